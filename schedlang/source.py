@@ -1,0 +1,83 @@
+"""Text, files and spans. A span is two offsets; line and column are worked out only when somebody looks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One text to read from: ``path`` is what messages show, ``text`` its content."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts, at = [0], self.text.find("\n")
+        while at >= 0:
+            starts.append(at + 1)
+            at = self.text.find("\n", at + 1)
+        return starts
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both counted from 1."""
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a line (counted from 1), without its end; empty past the end of the text."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        start = self._starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+
+    @property
+    def folder(self) -> Path:
+        """Where the paths of this source's imports start."""
+        return Path(self.path).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece ``text[start:end]`` of a source."""
+
+    source: Source = field(repr=False, compare=False)
+    start: int
+    end: int
+
+    @property
+    def file(self) -> str:
+        return self.source.path
+
+    @property
+    def line(self) -> int:
+        return self.source.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.position(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of another."""
+        return Span(self.source, self.start, other.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line known only by its number: what a table read from JSON has instead of a span."""
+
+    file: str
+    line: int
+    column: int = 1
+
+
+Location = Span | Place
