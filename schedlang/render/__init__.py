@@ -1,0 +1,1 @@
+"""One file an output format. What is found is data; only here does it become text."""
