@@ -1,0 +1,79 @@
+"""Every file of tests/cases: the findings that `verify` makes are those that stand on its lines. See tests/cases/README.md."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from schedlang.diagnostics import Diagnostic, SchedError, Severity
+from schedlang.expand import expand, load_program
+from schedlang.syntax import parse_value
+from schedlang.verify import verify
+from schedlang.verify.order import Sends
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.sched"))
+MARK = re.compile(r"#!\s*(SL\d{3}|facts)(?::\s*(.*?))?\s*$")
+
+
+@dataclass
+class Case:
+    """What the head and the marks of a case file say."""
+
+    options: dict[str, str] = field(default_factory=dict)
+    findings: list[tuple[str, int, str]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+def read_case(path: Path) -> Case:
+    case = Case()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if head := re.fullmatch(r"# ([a-z-]+)(?::\s*(.*))?", line):
+            case.options[head[1]] = head[2] or ""
+        if mark := MARK.search(line):
+            if mark[1] == "facts":
+                case.facts.update(pair.split("=") for pair in mark[2].split())
+            else:
+                case.findings.append((mark[1], number, mark[2] or ""))
+    return case
+
+
+def judge(path: Path, case: Case) -> tuple[list[Diagnostic], dict]:
+    params = {}
+    for pair in case.options.get("params", "").split():
+        name, text = pair.split("=")
+        params[name] = parse_value(text, name).value
+    try:
+        program = load_program(str(path))
+    except SchedError as e:
+        return list(e.diagnostics), {}
+    limit = {"max_ops": int(case.options["max-ops"])} if "max-ops" in case.options else {}
+    table, findings = expand(program, path.stem, ranks=int(case.options["ranks"]), params=params, **limit)
+    if table is None:
+        return findings, {}
+    sends = {"sends": Sends.parse(case.options["sends"])} if "sends" in case.options else {}
+    verdict = verify(table, require_agreement="require-agreement" in case.options, **sends)
+    return [*findings, *verdict.diagnostics], dict(verdict.facts)
+
+
+def words(d: Diagnostic) -> str:
+    return " ".join([d.message, *(n.message for n in d.notes), d.help or ""]).lower()
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_case(path: Path) -> None:
+    case = read_case(path)
+    found, facts = judge(path, case)
+    found = [d for d in found if d.severity > Severity.NOTE]
+    places = sorted((d.code, d.location.line if d.location else 0) for d in found)
+    assert places == sorted((code, line) for code, line, _ in case.findings), [words(d) for d in found]
+    for code, line, text in case.findings:
+        said = [words(d) for d in found if d.code == code and d.location.line == line]
+        assert any(text.lower() in s for s in said), said
+    for name, value in case.facts.items():
+        said = facts[name]
+        assert {True: "yes", False: "no"}.get(said, str(said)) == value
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) > 50
