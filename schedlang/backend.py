@@ -1,0 +1,94 @@
+"""What a back end offers, and how one is found.
+
+A back end executes an op table on the arrays of all ranks. Ours and other people's come in by the same door: the entry
+points of group ``schedlang.backends``, each naming a :class:`Backend`. In a bare clone, where no metadata is installed,
+ours are found by the table below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol, runtime_checkable
+
+from schedlang.diagnostics import SchedError, error
+from schedlang.ir.table import Array, OpTable
+
+GROUP = "schedlang.backends"
+SHIPPED = {"numpy": "schedlang.backends.numpy:backend", "interpret": "schedlang.interpret:backend"}
+
+Progress = Callable[[float], None]
+"""Called now and then with the fraction of the work that is done, 0 to 1."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Executes op tables.
+
+    ``name``: what one writes after ``--backend``.
+    """
+
+    name: str
+
+    def available(self) -> str | None:
+        """None where the back end can run, else what is missing, in a few words."""
+
+    def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,
+            accumulate: str | None = None, progress: Progress | None = None) -> list[dict[str, Array]]:
+        """Execute ``table`` once.
+
+        ``inputs[r]``: for rank r, the contents of each buffer that the precondition initialises there, as a one-dimensional
+        array of elements in chunk order, nothing else (so a broadcast's other ranks have an empty mapping, and an in-place
+        all-gather's ``data`` is the rank's own block). All arrays have one dtype. They are only read.
+
+        Returns, per rank, the contents of what the postcondition names, in the same form (an in-place reduce-scatter's
+        ``data`` is the own block, a reduce leaves an empty mapping at other ranks; of a `custom` collective, the whole of
+        every buffer that an ``ensure`` names on that rank). The arrays share no memory with the inputs.
+
+        ``op``: the reduction operator, a key of ``ops.REDUCE_OPS``. ``accumulate``: the dtype in which values are held and
+        combined from start to end (then rounded once to the inputs' dtype); None: the inputs' own, every operation
+        rounding to it.
+
+        Raises SchedError (SL801..803) where the arrays do not fit the table.
+        """
+
+
+def names() -> list[str]:
+    """The names of all back ends that can be asked for, whether or not they can run here."""
+    return sorted({*SHIPPED, *(point.name for point in entry_points(group=GROUP))})
+
+
+def find(name: str) -> Backend:
+    """The back end called ``name``, ready to run.
+
+    Raises SchedError (SL804) where there is none of that name, it cannot be loaded, or it cannot run here.
+    """
+    backend = _load(name)
+    missing = backend.available()
+    if missing is not None:
+        raise SchedError(error("SL804", f"the back end {name} cannot run here: {missing}", help=_choices(name)))
+    return backend
+
+
+def _load(name: str) -> Backend:
+    point = next((p for p in entry_points(group=GROUP) if p.name == name), None)
+    where = point.value if point is not None else SHIPPED.get(name)
+    if where is None:
+        raise SchedError(error("SL804", f"there is no back end called {name}", help=_choices()))
+    module, _, attribute = where.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in filter(None, attribute.split(".")):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as cause:
+        raise SchedError(error("SL804", f"the back end {name} ({where}) cannot be loaded: {cause}",
+                               help=_choices(name))) from cause
+    if not isinstance(found, Backend):
+        raise SchedError(error("SL804", f"{where} is no back end: it lacks name, available() or run()", help=_choices(name)))
+    return found
+
+
+def _choices(without: str | None = None) -> str:
+    others = [n for n in names() if n != without]
+    return f"choose one of: {', '.join(others)}" if others else "install one"
