@@ -33,14 +33,14 @@ _TEXT = (
     _code(
         "SL101", "syntax-error", UNUSABLE, "The text is not a schedule.",
         """
-        The words do not form a statement of the language. The caret stands under the first one that cannot be there, and
-        the message lists what could be:
+        The words do not form a statement of the language. The caret stands under the first one that cannot be
+        there, and the message lists what could be:
 
             send data[0] from 0 rank 1        # expected "to"
         """,
         """
-        Write what is expected at the caret. Where that looks right, look at the end of the line before: an open bracket
-        or a forgotten ":" is often noticed only on the next line.
+        Write what is expected at the caret. Where that looks right, look at the end of the line before: an open
+        bracket or a forgotten ":" is often noticed only on the next line.
         """),
     _code(
         "SL102", "bad-indentation", UNUSABLE, "A block's lines do not line up.",
@@ -52,26 +52,26 @@ _TEXT = (
               send data[1] from 1 to 0        # lines up with nothing
         """,
         """
-        Indent the lines of a block alike, by four spaces; do not mix tabs and spaces. `schedlang fmt` does it for a file
-        that parses.
+        Indent the lines of a block alike, by four spaces; do not mix tabs and spaces. `schedlang fmt` does it
+        for a file that parses.
         """),
     _code(
         "SL103", "bad-character", UNUSABLE, "A character or literal that the language does not have.",
         """
-        Outside comments and strings, only letters, digits, underscores and the operators of the language occur. Strings
-        stand in double quotes and end on the line they start on.
+        Outside comments and strings, only letters, digits, underscores and the operators of the language occur.
+        Strings stand in double quotes and end on the line they start on.
 
             let half = ranks / 2;             # neither "/" nor ";" exists
         """,
         """
-        Integer division is "//", "and" and "or" are written out, statements end with their line. Copied text may bring
-        typographic quotes or dashes along: type them anew.
+        Integer division is "//", "and" and "or" are written out, statements end with their line. Copied text
+        may bring typographic quotes or dashes along: type them anew.
         """),
     _code(
         "SL104", "too-deep", UNUSABLE, "The text nests deeper than can be read.",
         """
-        Brackets, operators or blocks nest hundreds of levels deep, which no schedule that people write does; such a text
-        usually comes from a faulty generator.
+        Brackets, operators or blocks nest hundreds of levels deep, which no schedule that people write does;
+        such a text usually comes from a faulty generator.
         """,
         """
         Name parts of the expression with `let` or `fn`, or use a loop.
@@ -95,20 +95,21 @@ _TEXT = (
         Files that import each other in a circle are refused, since neither could be read first.
         """,
         """
-        Mend the path, or move what two files need of each other into a third that both import. Schedules of the shipped
-        library need no import.
+        Mend the path, or move what two files need of each other into a third that both import. Schedules of the
+        shipped library need no import.
         """),
     _code(
         "SL107", "bad-table", UNUSABLE, "An op table in JSON breaks the rules of the format.",
         """
-        A table written by hand or by another program lacks a field, has one of the wrong type, or has values that cannot
-        be: a step number with a gap before it, an operation unknown to the format, an id that is not its position.
+        A table written by hand or by another program lacks a field, has one of the wrong type, or has values
+        that cannot be: a step number with a gap before it, an operation unknown to the format, an id that is
+        not its position.
 
             {"id": 3, "rank": 0, "stream": "main", "step": 0, "op": "send", "peer": 1}      # no buffer
         """,
         """
-        The message names the row and the field. `schedlang compile FILE --target json` writes a table that is right, to
-        compare with; the format is described under "The op table" in the documentation.
+        The message names the row and the field. `schedlang compile FILE --target json` writes a table that is
+        right, to compare with; the format is described under "The op table" in the documentation.
         """),
 )
 
@@ -116,9 +117,9 @@ _NAMES = (
     _code(
         "SL201", "unknown-name", UNUSABLE, "A name that nothing binds.",
         """
-        The name is no parameter, loop variable, `let`, buffer, event, function or schedule that can be seen here. A `let`
-        ends with its block, and a buffer of the collective exists only where the collective has it: `data` for allreduce,
-        `input` and `output` for allgather.
+        The name is no parameter, loop variable, `let`, buffer, event, function or schedule that can be seen
+        here. A `let` ends with its block, and a buffer of the collective exists only where the collective has
+        it: `data` for allreduce, `input` and `output` for allgather.
         """,
         """
         Correct the spelling, declare scratch with `buffer NAME[CHUNKS]`, or move the `let` out to the block that both
@@ -162,9 +163,9 @@ _NAMES = (
         "SL205", "bad-declaration", UNUSABLE,
         "The collective, ranks, chunks or buffers are missing, repeated or do not fit.",
         """
-        A schedule has exactly one `collective`, at most one `ranks` and one `chunks`, both at least 1; blocked collectives
-        (allgather, reduce_scatter, gather, scatter, alltoall) need `chunks` to be a multiple of `ranks`. An all-to-all
-        cannot be in place, and a root lies in 0..ranks.
+        A schedule has exactly one `collective`, at most one `ranks` and one `chunks`, both at least 1; blocked
+        collectives (allgather, reduce_scatter, gather, scatter, alltoall) need `chunks` to be a multiple of
+        `ranks`. An all-to-all cannot be in place, and a root lies in 0..ranks.
         """,
         """
         Mend the declaration that the message names, for example `chunks ranks * channels`.
@@ -172,9 +173,9 @@ _NAMES = (
     _code(
         "SL206", "bad-parameter", UNUSABLE, "A parameter is missing, unknown or has a value of the wrong kind.",
         """
-        Every parameter without a default needs a value, from `--ranks`, from `-p NAME=VALUE`, or, in `verify`, from the
-        schedule's `verify` line. Where the schedule computes its size (`ranks nodes * gpus`), `--ranks 8` picks those
-        values of the `verify` line that give 8 ranks.
+        Every parameter without a default needs a value, from `--ranks`, from `-p NAME=VALUE`, or, in `verify`,
+        from the schedule's `verify` line. Where the schedule computes its size (`ranks nodes * gpus`), `--ranks
+        8` picks those values of the `verify` line that give 8 ranks.
         """,
         """
         Give the value (`-p gpus=4`), correct its name, or add values to the `verify` line:
@@ -197,8 +198,8 @@ _NAMES = (
     _code(
         "SL208", "too-large", UNUSABLE, "The expansion has more rows or loop turns than --max-ops allows.",
         """
-        Expanding stops before it takes all memory: at most 2^28 operations and loop turns. Often a loop's bound is not what
-        was meant, such as `0..2 ** ranks`.
+        Expanding stops before it takes all memory: at most 2^28 operations and loop turns. Often a loop's bound
+        is not what was meant, such as `0..2 ** ranks`.
         """,
         """
         Check the loop bounds; if the size is meant, raise the limit with `--max-ops N`.
@@ -216,23 +217,24 @@ _NAMES = (
     _code(
         "SL210", "bad-use", UNUSABLE, "A `use` does not fit the schedule it uses.",
         """
-        `use S(args) on RANKS for SLICE` places a schedule: the list of ranks has as many entries as S has ranks, none twice,
-        all in 0..ranks; the chunks of the slice are a multiple of those of S; every buffer that S has exists here under
-        its name, or is bound by `for`.
+        `use S(args) on RANKS for SLICE` places a schedule: the list of ranks has as many entries as S has
+        ranks, none twice, all in 0..ranks; the chunks of the slice are a multiple of those of S; every buffer
+        that S has exists here under its name, or is bound by `for`.
         """,
         """
-        Compare the two sides that the message names. `for input=data[0:4], output=data[4:8]` binds buffers of other names.
+        Compare the two sides that the message names. `for input=data[0:4], output=data[4:8]` binds buffers of
+        other names.
         """),
     _code(
         "SL211", "no-reverse", UNUSABLE, "A schedule that has no reverse.",
         """
-        `reversed` runs a schedule backwards, copies becoming sums and sums copies. That is possible only where a copy goes
-        to a place that nothing had written before, and a value that was summed away is not used afterwards: what a copy
-        overwrites cannot be brought back.
+        `reversed` runs a schedule backwards, copies becoming sums and sums copies. That is possible only where
+        a copy goes to a place that nothing had written before, and a value that was summed away is not used
+        afterwards: what a copy overwrites cannot be brought back.
         """,
         """
-        The message names the line that stands in the way. Let that copy go to scratch of its own, or write the reverse
-        out by hand.
+        The message names the line that stands in the way. Let that copy go to scratch of its own, or write the
+        reverse out by hand.
         """),
     _code(
         "SL212", "no-such-schedule", UNUSABLE,
@@ -246,13 +248,14 @@ _NAMES = (
     _code(
         "SL221", "out-of-bounds", FAULTY, "An index or slice reaches outside its buffer or list.",
         """
-        A buffer of n chunks has the chunks 0..n, that is 0 to n - 1. Nothing wraps round by itself, and a slice's end may not
-        lie before its start.
+        A buffer of n chunks has the chunks 0..n, that is 0 to n - 1. Nothing wraps round by itself, and a
+        slice's end may not lie before its start.
 
-            send data[r + 1] from r to p      # r = 7: data has 8 chunks (0..8)
+            send data[r + 1] from r to p      # r = 7, and data has 8 chunks
         """,
         """
-        The note gives the loop values. Round a ring it is `(r + 1) % ranks`; at an end, a trailing `if r + 1 < ranks`.
+        The note gives the loop values. Round a ring it is `(r + 1) % ranks`; at an end, a trailing `if r + 1 <
+        ranks`.
         """),
     _code(
         "SL222", "bad-rank", FAULTY, "A rank outside 0..ranks.",
@@ -268,7 +271,8 @@ _NAMES = (
         "SL223", "arithmetic", FAULTY,
         "Division by zero, a negative shift, log2 below 1, or a value beyond 64 bits.",
         """
-        Integers have 64 bits and never wrap round silently; `log2` is defined from 1 on, shift counts and exponents from 0.
+        Integers have 64 bits and never wrap round silently; `log2` is defined from 1 on, shift counts and
+        exponents from 0.
 
             let d = 1 << (s - 1)              # s = 0
         """,
@@ -292,20 +296,20 @@ _ORDER = (
     _code(
         "SL301", "unmatched-send", FAULTY, "A send that no receive takes.",
         """
-        Inside `on RANK:` sends and receives are written one by one. Along one connection (source, destination, channel) they
-        match in order, first to first; this send is left over.
+        Inside `on RANK:` sends and receives are written one by one. Along one connection (source, destination,
+        channel) they match in order, first to first; this send is left over.
 
             on 0: send data[0] to 1           # rank 1 has no recv from 0 left for it
         """,
         """
-        Add `recv ... from` on the other rank, on the same channel (that is the stream, unless `chan` names another); or
-        write the pair as one statement: `send X from r to p`.
+        Add `recv ... from` on the other rank, on the same channel (that is the stream, unless `chan` names
+        another); or write the pair as one statement: `send X from r to p`.
         """),
     _code(
         "SL302", "unmatched-receive", FAULTY, "A receive that no send serves.",
         """
-        Along one connection (source, destination, channel) sends and receives match in order; for this receive there is no
-        send, so it would wait for ever. Where both exist, they may be on different streams:
+        Along one connection (source, destination, channel) sends and receives match in order; for this receive
+        there is no send, so it would wait for ever. Where both exist, they may be on different streams:
 
             stream a: send data[0] to 1       # on rank 0: channel a
             stream b: recv data[0] from 0     # on rank 1: channel b
@@ -316,19 +320,21 @@ _ORDER = (
     _code(
         "SL303", "size-mismatch", FAULTY, "A send and its receive differ in size.",
         """
-        What leaves must fill what receives it: both sides move the same number of chunks. If the sizes look right, the pairing
-        may be shifted: a receive that comes too early or too late takes its neighbour's message.
+        What leaves must fill what receives it: both sides move the same number of chunks. If the sizes look
+        right, the pairing may be shifted: a receive that comes too early or too late takes its neighbour's
+        message.
         """,
         """
-        Compare the two places of the message. If a rank's previous and next rank are the same one (2 ranks), messages of both
-        directions share the connection: post them in the order the other side sends them, or separate them by `chan`.
+        Compare the two places of the message. If a rank's previous and next rank are the same one (2 ranks),
+        messages of both directions share the connection: post them in the order the other side sends them, or
+        separate them by `chan`.
         """),
     _code(
         "SL304", "ambiguous-connection", FAULTY,
         "Two streams use one end of a connection in no settled order.",
         """
-        With `chan`, several streams may send or receive on one connection. Which message is first then depends on timing, and
-        so does who receives what.
+        With `chan`, several streams may send or receive on one connection. Which message is first then depends
+        on timing, and so does who receives what.
         """,
         """
         Give each stream a channel of its own (leave `chan` out), or order the two by `record` and `wait`.
@@ -336,8 +342,8 @@ _ORDER = (
     _code(
         "SL305", "deadlock", FAULTY, "Operations wait for each other in a circle.",
         """
-        A step is done when all its operations are, and a stream goes on only then. Without buffers, a send is done when its
-        receive is posted. So if every rank sends first and receives afterwards, all wait:
+        A step is done when all its operations are, and a stream goes on only then. Without buffers, a send is
+        done when its receive is posted. So if every rank sends first and receives afterwards, all wait:
 
             on r:
                 step: send data[0] to (r + 1) % ranks
@@ -346,27 +352,27 @@ _ORDER = (
         The notes list the circle, operation by operation.
         """,
         """
-        Post the two in one `step:`, let even ranks send first and odd ranks receive first, or put them on two streams. If
-        the transport buffers N messages per connection, `--sends buffered=N` judges by that.
+        Post the two in one `step:`, let even ranks send first and odd ranks receive first, or put them on two
+        streams. If the transport buffers N messages per connection, `--sends buffered=N` judges by that.
         """),
     _code(
         "SL306", "never-recorded", FAULTY, "A wait for an event that is never recorded.",
         """
-        Events are per rank: (rank, name, indices) is recorded once. A wait for another rank's event, or with an index that no
-        record has, would last for ever.
+        Events are per rank: (rank, name, indices) is recorded once. A wait for another rank's event, or with an
+        index that no record has, would last for ever.
 
             record staged[i] on r
             wait staged[i + 1] on r           # the last one does not exist
         """,
         """
-        Record the event on that rank, or restrict the wait: `wait staged[i + 1] on r if i + 1 < k`. Between ranks only
-        messages make order.
+        Record the event on that rank, or restrict the wait: `wait staged[i + 1] on r if i + 1 < k`. Between
+        ranks only messages make order.
         """),
     _code(
         "SL307", "recorded-twice", FAULTY, "An event is recorded a second time.",
         """
-        Each event of a rank is recorded exactly once, so that a wait is never in doubt. In a loop an event without an index
-        is recorded at each turn:
+        Each event of a rank is recorded exactly once, so that a wait is never in doubt. In a loop an event
+        without an index is recorded at each turn:
 
             for i in 0..k: record staged on r
         """,
@@ -376,8 +382,9 @@ _ORDER = (
     _code(
         "SL308", "not-a-barrier", FAULTY, "A rank can leave the barrier before another has entered.",
         """
-        For a barrier the end of every rank's last step must come after the begin of every rank's first one. That takes a chain
-        of messages from each rank to each other. That a send is done proves nothing about its receiver.
+        For a barrier the end of every rank's last step must come after the begin of every rank's first one.
+        That takes a chain of messages from each rank to each other. That a send is done proves nothing about
+        its receiver.
         """,
         """
         The message names a pair of ranks without such a chain. Dissemination does it in ceil_log2(ranks) steps:
@@ -394,22 +401,25 @@ _MEMORY = (
         "SL401", "race", FAULTY,
         "Two streams of a rank access one location in no settled order, one of them writing.",
         """
-        Streams of a rank run side by side. Where one writes what another reads or writes, something must order the two: a
-        `record` after the first and a `wait` before the second, or a chain of messages through other ranks.
+        Streams of a rank run side by side. Where one writes what another reads or writes, something must order
+        the two: a `record` after the first and a `wait` before the second, or a chain of messages through other
+        ranks.
 
             stream a: send data[0] from 0 to 1
             stream b: copy tmp[0] into data[0] on 0      # before or after the send has read it?
         """,
         """
-        Record an event after the access that is to come first and wait for it before the other, put both on one stream, or
-        use separate scratch. `schedlang verify --why A B` shows what orders two operations, if anything does.
+        Record an event after the access that is to come first and wait for it before the other, put both on one
+        stream, or use separate scratch. `schedlang verify --why A B` shows what orders two operations, if
+        anything does.
         """),
     _code(
         "SL402", "conflicting-writes", FAULTY,
         "One step writes a location twice, not only by reductions.",
         """
-        What stands in one step happens together, so of two writes to one place neither is the last. Several reductions into
-        one place are fine (they add up in the order they are written); a copy or plain receive beside another write is not.
+        What stands in one step happens together, so of two writes to one place neither is the last. Several
+        reductions into one place are fine (they add up in the order they are written); a copy or plain receive
+        beside another write is not.
         """,
         """
         Put the two into separate steps, or receive into separate scratch.
@@ -417,8 +427,9 @@ _MEMORY = (
     _code(
         "SL403", "uninitialised-read", FAULTY, "An operation reads memory that nothing has written.",
         """
-        Scratch and `output` start without a value. Reading includes sending, copying from, and reducing into: a reduction adds
-        to what is there. A step reads before it writes, so a value that arrives in the same step is not there yet.
+        Scratch and `output` start without a value. Reading includes sending, copying from, and reducing into: a
+        reduction adds to what is there. A step reads before it writes, so a value that arrives in the same step
+        is not there yet.
 
             buffer tmp[1]
             reduce data[0] into tmp[0] on r   # tmp[0] has no value to add to
@@ -432,29 +443,29 @@ _VALUES = (
     _code(
         "SL501", "missing-contribution", FAULTY, "A result lacks a rank's contribution.",
         """
-        At the end a location must hold each of its contributions exactly once; here at least one is missing. Typical: a loop
-        with one turn too few, a `send` (which overwrites) where a `reduce` (which adds) was meant, or a chunk index that is
-        off by one.
+        At the end a location must hold each of its contributions exactly once; here at least one is missing.
+        Typical: a loop with one turn too few, a `send` (which overwrites) where a `reduce` (which adds) was
+        meant, or a chunk index that is off by one.
         """,
         """
-        The notes name the last operations that wrote the location, and where the missing contribution was last seen. Follow it
-        with `schedlang show FILE --ranks N`.
+        The notes name the last operations that wrote the location, and where the missing contribution was last
+        seen. Follow it with `schedlang show FILE --ranks N`.
         """),
     _code(
         "SL502", "repeated-contribution", FAULTY, "A result holds a contribution more than once.",
         """
-        A contribution was added twice on its way. For sum that is a wrong number; for max it would not show, but it is an
-        error there, too, so that a proof holds for every operator.
+        A contribution was added twice on its way. For sum that is a wrong number; for max it would not show,
+        but it is an error there, too, so that a proof holds for every operator.
         """,
         """
-        Typical: a loop with one turn too many, or `reduce` in a phase that should only pass finished values on with `send`.
-        The notes name the operation that added it again.
+        Typical: a loop with one turn too many, or `reduce` in a phase that should only pass finished values on
+        with `send`. The notes name the operation that added it again.
         """),
     _code(
         "SL503", "foreign-contribution", FAULTY, "A result holds something that does not belong there.",
         """
-        The location holds a contribution of another chunk or rank, for example two blocks of an all-to-all exchanged. The
-        value itself may be complete; it is in the wrong place.
+        The location holds a contribution of another chunk or rank, for example two blocks of an all-to-all
+        exchanged. The value itself may be complete; it is in the wrong place.
         """,
         """
         Compare the place it should have gone to with the `into` of the operation in the notes.
@@ -462,8 +473,8 @@ _VALUES = (
     _code(
         "SL504", "missing-result", FAULTY, "A location of the result is never written.",
         """
-        The location starts without a value and nothing writes it; in an all-gather out of place, for example, a rank's own
-        block has to be copied:
+        The location starts without a value and nothing writes it; in an all-gather out of place, for example, a
+        rank's own block has to be copied:
 
             copy input[0] into output[r] on r
         """,
@@ -474,13 +485,13 @@ _VALUES = (
         "SL505", "disagreement", FAULTY,
         "Ranks combine the same contributions in different orders, so their bits may differ.",
         """
-        Floating-point sums depend on the order: (a + b) + c need not equal a + (b + c). Where every rank sums for itself, ranks
-        may end with different bits, which training code that assumes equal replicas dislikes. It is an error only with
-        `--require-agreement`; integers are never affected.
+        Floating-point sums depend on the order: (a + b) + c need not equal a + (b + c). Where every rank sums
+        for itself, ranks may end with different bits, which training code that assumes equal replicas dislikes.
+        It is an error only with `--require-agreement`; integers are never affected.
         """,
         """
-        Let one rank compute each chunk and send the result to the others (reduce-scatter, then all-gather), or use an exchange
-        in which both partners compute the same sum, as recursive doubling does.
+        Let one rank compute each chunk and send the result to the others (reduce-scatter, then all-gather), or
+        use an exchange in which both partners compute the same sum, as recursive doubling does.
         """),
 )
 
@@ -494,24 +505,25 @@ _REMARKS = (
             stream copeis: ...
         """,
         """
-        Correct the spelling. A stream that is really used in one place only can have an index (`stream wire[0]`) or be the
-        default stream.
+        Correct the spelling. A stream that is really used in one place only can have an index (`stream
+        wire[0]`) or be the default stream.
         """),
     _code(
         "SL602", "shorter-part", FAULTY, "A move into a part that is shorter for some element counts.",
         """
-        E elements on k chunks: the first E mod k chunks are one element longer. A value that moves from chunk 0 to chunk 3 then
-        may not fit, so the schedule is right only where the count divides evenly; other counts are refused when it runs.
+        E elements on k chunks: the first E mod k chunks are one element longer. A value that moves from chunk 0
+        to chunk 3 then may not fit, so the schedule is right only where the count divides evenly; other counts
+        are refused when it runs.
         """,
         """
-        Move values between places of one chunk index, or through scratch, which holds the longest part. If only counts that
-        divide are ever used, it may stay.
+        Move values between places of one chunk index, or through scratch, which holds the longest part. If only
+        counts that divide are ever used, it may stay.
         """),
     _code(
         "SL603", "staging-copy", FAULTY, "A step both reads and writes a location, so a back end keeps a copy.",
         """
-        A step reads before it writes. Where a step sends a chunk and receives into the same one, as in a swap, a back end has to
-        set the old value aside, which costs memory and time.
+        A step reads before it writes. Where a step sends a chunk and receives into the same one, as in a swap,
+        a back end has to set the old value aside, which costs memory and time.
         """,
         """
         Nothing is wrong. To avoid the copy, receive into scratch of your own or spread the swap over two steps.
@@ -519,8 +531,8 @@ _REMARKS = (
     _code(
         "SL604", "input-written", FAULTY, "The schedule writes its input; back ends work on a copy.",
         """
-        `input` belongs to the caller. A schedule may use it as working memory, but a caller's array is never changed, so it is
-        copied first.
+        `input` belongs to the caller. A schedule may use it as working memory, but a caller's array is never
+        changed, so it is copied first.
         """,
         """
         Nothing is wrong. Use scratch, or `inplace`, where the copy matters.
@@ -531,7 +543,8 @@ _RUNNING = (
     _code(
         "SL801", "bad-input", UNUSABLE, "The arrays given do not fit the schedule.",
         """
-        A run takes one array per rank, all of one dtype, shape and device, or a single array whose first axis is the rank.
+        A run takes one array per rank, all of one dtype, shape and device, or a single array whose first axis
+        is the rank.
         """,
         """
         The message names the rank and what differs.
@@ -539,8 +552,9 @@ _RUNNING = (
     _code(
         "SL802", "bad-size", UNUSABLE, "The element count does not fit the schedule.",
         """
-        The long buffer of a blocked collective divides evenly over the ranks, as in NCCL and torch.distributed; in `custom` all
-        chunks have one length; and a schedule with the warning SL602 runs only on counts that its chunks divide.
+        The long buffer of a blocked collective divides evenly over the ranks, as in NCCL and torch.distributed;
+        in `custom` all chunks have one length; and a schedule with the warning SL602 runs only on counts that
+        its chunks divide.
         """,
         """
         Use one of the sizes that the message offers, or pad.
@@ -548,7 +562,8 @@ _RUNNING = (
     _code(
         "SL803", "bad-dtype", UNUSABLE, "The dtype is unknown, or the operator is not defined for it.",
         """
-        There are float16, bfloat16, float32, float64 and the integers of 8 to 64 bits. Bitwise operators need integers.
+        There are float16, bfloat16, float32, float64 and the integers of 8 to 64 bits. Bitwise operators need
+        integers.
         """,
         """
         Choose another `--dtype` or another `--op`.
@@ -556,8 +571,8 @@ _RUNNING = (
     _code(
         "SL804", "no-backend", UNUSABLE, "The back end is unknown or cannot run here.",
         """
-        A back end may need a package or a device that this machine lacks; the message says what. `numpy` and `interpret` are
-        always there.
+        A back end may need a package or a device that this machine lacks; the message says what. `numpy` and
+        `interpret` are always there.
         """,
         """
         Install what is missing, or choose another with `--backend`.
@@ -565,8 +580,9 @@ _RUNNING = (
     _code(
         "SL805", "wrong-result", FAULTY, "The result differs from the reference by more than the dtype's rounding.",
         """
-        With `--check` the result is compared with one computed in float64, or exactly for integers; the difference is larger
-        than the number of additions explains. For a schedule that verifies, that is a fault of the back end or the machine.
+        With `--check` the result is compared with one computed in float64, or exactly for integers; the
+        difference is larger than the number of additions explains. For a schedule that verifies, that is a
+        fault of the back end or the machine.
         """,
         """
         Run `schedlang verify` on the schedule. If it is clean, compare `--backend interpret` and report a bug.
@@ -584,7 +600,8 @@ _RUNNING = (
     _code(
         "SL807", "unwritable", UNUSABLE, "The output file cannot be written.",
         """
-        The folder does not exist, may not be written to, or the disk is full. A file that was there before is left as it was.
+        The folder does not exist, may not be written to, or the disk is full. A file that was there before is
+        left as it was.
         """,
         """
         Give another path.
