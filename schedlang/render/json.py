@@ -15,11 +15,13 @@ def diagnostic(d: Diagnostic) -> dict[str, Any]:
     """One finding as a JSON object.
 
     Keys: ``code name severity message file line column end_line end_column help count notes witness``; the place's are
-    null where there is none, ``end_*`` also where only a line is known. Lines and columns count from 1, ends are exclusive.
+    null where there is none, ``end_*`` also where only a line is known. Lines and columns count from 1; the end is the
+    first column behind the place.
     """
     code = CODES.get(d.code)
     return {
-        "code": d.code, "name": code.name if code is not None else None, "severity": str(d.severity), "message": d.message,
+        "code": d.code, "name": code.name if code is not None else None, "severity": str(d.severity),
+        "message": d.message,
         **location(d.location), "help": d.help, "count": d.count,
         "notes": [{"message": n.message, **location(n.location)} for n in d.notes],
         "witness": plain(d.witness),

@@ -11,6 +11,9 @@ from typing import TextIO
 TAB = 4
 """Columns a tab stands for in shown source lines."""
 
+_BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Overrides that could show a line in another order than it is read in."""
+
 _SGR = {"error": "1;31", "warning": "1;33", "note": "1;36", "ok": "1;32", "help": "1;32", "bold": "1", "dim": "2",
         "changed": "1;32", "line": "1;34"}
 
@@ -65,8 +68,7 @@ def printable(char: str, column: int = 0) -> str:
     if category == "Cc":
         code = ord(char)
         return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
-    # Bidirectional overrides could show a line in another order than it is read in.
-    return "\ufffd" if category in ("Cs", "Co") or char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" else char
+    return "\ufffd" if category in ("Cs", "Co") or char in _BIDI else char
 
 
 def clean(text: str) -> str:

@@ -1,0 +1,275 @@
+"""What several subcommands share: exit codes, printing findings, option values, finding the schedule that was named."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from schedlang.codes import CODES, FAULTY, UNUSABLE
+from schedlang.diagnostics import Diagnostic, SchedError, Severity, error
+
+if TYPE_CHECKING:
+    from schedlang.expand import Program, Value
+    from schedlang.ir.table import OpTable
+
+EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNUSABLE = 0, FAULTY, UNUSABLE
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def exit_code(diagnostics: Iterable[Diagnostic]) -> int:
+    """The exit status the findings ask for: 2 where one says that the input could not be used, else 1 where one is an
+    error, else 0."""
+    return max((CODES[d.code].exit if d.code in CODES else EXIT_UNUSABLE
+                for d in diagnostics if d.severity == Severity.ERROR), default=EXIT_CLEAN)
+
+
+def show(diagnostics: Iterable[Diagnostic], *, format: str = "full", err: bool = False) -> None:
+    """Prints findings for people: those that are a command's result to standard output, those that say why there is no
+    result to standard error (``err``)."""
+    from schedlang.render.style import wants_color
+    from schedlang.render.terminal import render
+
+    color = wants_color(sys.stderr if err else sys.stdout)
+    click.echo(render(diagnostics, format="concise" if format == "concise" else "full", color=color), nl=False, err=err,
+               color=color)
+
+
+def bad_option(message: str, help: str | None = None) -> SchedError:
+    """The error for an option or argument that cannot be used."""
+    return SchedError(error("SL806", message, help=help))
+
+
+# ---- options -------------------------------------------------------------------------------------------------------
+
+
+def value_options(command: _Command) -> _Command:
+    """``-p NAME=VALUE``, ``--op`` and ``--max-ops``, as ``parameters``, ``op`` and ``max_ops``."""
+    for option in (
+        click.option("--max-ops", type=click.IntRange(min=1), metavar="N",
+                     help="Refuse expansions of more than N operations or loop turns (default 2^28)."),
+        click.option("--op", metavar="OP", help="Reduce with OP instead of the schedule's own operator."),
+        click.option("-p", "--param", "parameters", multiple=True, metavar="NAME=VALUE",
+                     help="A parameter: an integer, true, false, a list, a name, or @FILE.json or @FILE.csv."),
+    ):
+        command = option(command)
+    return command
+
+
+def parameters(texts: Sequence[str]) -> dict[str, list[Value]]:
+    """``-p`` options by name, each as the list of its values: one, unless written ``1..4`` or ``1,2,4``.
+
+    Raises SchedError (SL806) for text that is no value.
+    """
+    values: dict[str, list[Value]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
+            raise bad_option(f"-p {text}: expected NAME=VALUE", help="for example -p channels=2")
+        if name in values:
+            raise bad_option(f"-p {name} is given twice",
+                             help=f"several values are written -p {name}=1,2 or -p {name}=1..3")
+        values[name] = _values(value.strip(), f"-p {name}")
+    return values
+
+
+def single(values: dict[str, list[Value]]) -> dict[str, Value]:
+    """Parameters that must have one value each."""
+    for name, choices in values.items():
+        if len(choices) != 1:
+            raise bad_option(f"-p {name} has {len(choices)} values, and this command takes one",
+                             help="`schedlang verify` takes several")
+    return {name: choices[0] for name, choices in values.items()}
+
+
+def _values(text: str, label: str) -> list[Value]:
+    if text.startswith("@"):
+        return [_matrix(Path(text[1:]), label)]
+    if match := re.fullmatch(r"(-?\d+)\s*\.\.\s*(-?\d+)", text):
+        return list(_bounded(range(int(match[1]), int(match[2])), label, text))
+    if re.fullmatch(r"\w+(\s*,\s*\w+)+", text):
+        return [_value(part.strip(), label) for part in text.split(",")]
+    return [_value(text, label)]
+
+
+def _value(text: str, label: str) -> Value:
+    """One value. Texts of the commonest kinds need no parser."""
+    if re.fullmatch(r"-?\d{1,18}", text):
+        return int(text)
+    if text in ("true", "false"):
+        return text == "true"
+    if re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", text):
+        return text
+    from schedlang.expand import constant_value
+    from schedlang.syntax import parse_value
+
+    return constant_value(parse_value(text, label))
+
+
+def _matrix(path: Path, label: str) -> Value:
+    """A vector or matrix of counts from a .json (nested lists) or .csv file."""
+    import json
+
+    import numpy as np
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) else "not UTF-8 text"
+        raise bad_option(f"{label}: cannot read {path}: {why}") from None
+    try:
+        rows = (json.loads(text) if path.suffix.lower() == ".json" else
+                [[int(cell) for cell in line.split(",")] for line in text.splitlines() if line.strip()])
+    except (ValueError, RecursionError) as failure:
+        raise bad_option(f"{label}: {path} does not hold counts: {failure}") from None
+    if path.suffix.lower() != ".json" and len(rows) == 1:
+        rows = rows[0]
+
+    def whole(cells: Any) -> bool:
+        return isinstance(cells, list) and bool(cells) and all(type(c) is int and 0 <= c < 1 << 62 for c in cells)
+
+    square = isinstance(rows, list) and bool(rows) and all(whole(row) and len(row) == len(rows[0]) for row in rows)
+    if not whole(rows) and not square:
+        raise bad_option(f"{label}: {path} does not hold counts", help="counts are integers from 0 on: a list of them, or "
+                         "a matrix as a list of equally long rows")
+    return np.array(rows, np.int64)
+
+
+def rank_counts(text: str | None) -> list[int] | None:
+    """``--ranks``: ``8``, a half-open range ``2..64``, or ``2,4,8``. Raises SchedError (SL806)."""
+    if text is None:
+        return None
+    if match := re.fullmatch(r"\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*", text):
+        counts = list(_bounded(range(int(match[1]), int(match[2])), "--ranks", text))
+    elif re.fullmatch(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*", text):
+        counts = [int(part) for part in text.split(",")]
+    else:
+        raise bad_option(f"--ranks {text}: expected a number, a range or a list",
+                         help="for example --ranks 8, --ranks 2..9 (2 to 8) or --ranks 2,4,8")
+    if 0 in counts:
+        raise bad_option(f"--ranks {text}: a schedule has at least 1 rank")
+    return counts
+
+
+def one_rank_count(text: str | None) -> int | None:
+    """``--ranks`` where a command takes one size only."""
+    counts = rank_counts(text)
+    if counts is not None and len(counts) != 1:
+        raise bad_option(f"--ranks {text}: this command takes one size", help="`schedlang verify` takes several")
+    return counts[0] if counts else None
+
+
+def _bounded(values: range, label: str, text: str) -> range:
+    if not values:
+        raise bad_option(f"{label} {text}: the range is empty; its end does not belong to it")
+    if len(values) > 1_000_000:
+        raise bad_option(f"{label} {text}: more than a million values")
+    return values
+
+
+def a_range(text: str | None, label: str) -> range | None:
+    """``A..B`` (half-open, either end may be missing) or one number; None for none. Raises SchedError (SL806)."""
+    if text is None:
+        return None
+    if match := re.fullmatch(r"(\d{0,9})\.\.(\d{0,9})", text):
+        return range(int(match[1] or 0), int(match[2] or 1_000_000_000))
+    if re.fullmatch(r"\d{1,9}", text):
+        return range(int(text), int(text) + 1)
+    raise bad_option(f"{label} {text}: expected a number or a range", help=f"for example {label} 3 or {label} 0..4")
+
+
+# ---- what is named -------------------------------------------------------------------------------------------------
+
+
+def split_name(text: str) -> tuple[str, str | None]:
+    """``FILE::NAME`` as file and schedule."""
+    file, separator, name = text.partition("::")
+    if separator and not name:
+        raise bad_option(f"{text}: a schedule's name is missing after ::")
+    return file, name or None
+
+
+def load_table(target: str, *, ranks: str | None, texts: Sequence[str], op: str | None,
+               max_ops: int | None) -> tuple[OpTable, list[Diagnostic]]:
+    """The one op table that ``FILE``, ``FILE::NAME`` or a JSON table names, and what its expansion remarked.
+
+    Raises SchedError where there is none.
+    """
+    file, name = split_name(target)
+    if is_table(file):
+        return read_table(file, name, op), []
+    from schedlang.expand import cases, load_program
+
+    program = load_program(file)
+    name = program.main(name)
+    given = single(parameters(texts))
+    count = one_rank_count(ranks)
+    wanted = cases(program, name, ranks=None if count is None else [count], params={k: [v] for k, v in given.items()})
+    if not wanted:
+        raise bad_option(f"{name} has no values to show", help="give --ranks and -p NAME=VALUE")
+    table, findings = expand_case(program, name, wanted[0], op=op, max_ops=max_ops)
+    if table is None:
+        raise SchedError(findings)
+    return table, findings
+
+
+def expand_case(program: Program, name: str, case: dict[str, Any], *, op: str | None,
+                max_ops: int | None) -> tuple[OpTable | None, list[Diagnostic]]:
+    """Expands a schedule with the values of one case (see ``expand.cases``)."""
+    from schedlang.expand import expand
+    from schedlang.ops import MAX_OPS
+
+    rest = {key: value for key, value in case.items() if key != "ranks"}
+    return expand(program, name, ranks=case.get("ranks"), params=rest, op=op,
+                  max_ops=MAX_OPS if max_ops is None else max_ops)
+
+
+def is_table(file: str) -> bool:
+    """Whether a path names an op table in JSON rather than a schedule's text."""
+    return Path(file).suffix.lower() == ".json"
+
+
+def read_table(file: str, name: str | None, op: str | None) -> OpTable:
+    """An op table from a JSON file. Raises SchedError (SL105, SL107, SL212, SL803)."""
+    from dataclasses import replace
+
+    from schedlang.ir.json import loads
+
+    from schedlang.ops import COLLECTIVES, REDUCE_OPS
+
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except OSError as failure:
+        raise SchedError(error("SL105", f"cannot read {file}: {failure.strerror}")) from None
+    except UnicodeDecodeError:
+        raise SchedError(error("SL105", f"cannot read {file}: it is not UTF-8 text")) from None
+    table = loads(text, file)
+    if name not in (None, table.name):
+        raise SchedError(error("SL212", f"{file} holds the schedule {table.name}, not {name}"))
+    if op is None:
+        return table
+    if op not in REDUCE_OPS or not COLLECTIVES[table.collective.name].reduces:
+        raise bad_option(f"--op {op}: " + (f"there is no such operator; there are {', '.join(REDUCE_OPS)}"
+                                           if op not in REDUCE_OPS else f"{table.collective.name} does not reduce"))
+    return table.with_columns(collective=replace(table.collective, op=op))
+
+
+def case_text(case: dict[str, Any]) -> str:
+    """The values of a case as ``ranks=4, channels=2``; matrices by their shape."""
+    return ", ".join(f"{name}={_brief(value)}" for name, value in case.items())
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    shape = getattr(value, "shape", None)
+    if shape:
+        return "x".join(map(str, shape)) + " counts"
+    text = str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
