@@ -136,8 +136,8 @@ def _matrix(path: Path, label: str) -> Value:
 
     square = isinstance(rows, list) and bool(rows) and all(whole(row) and len(row) == len(rows[0]) for row in rows)
     if not whole(rows) and not square:
-        raise bad_option(f"{label}: {path} does not hold counts", help="counts are integers from 0 on: a list of them, or "
-                         "a matrix as a list of equally long rows")
+        raise bad_option(f"{label}: {path} does not hold counts",
+                         help="counts are integers from 0 on: a list of them, or a matrix as a list of equally long rows")
     return np.array(rows, np.int64)
 
 

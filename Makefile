@@ -1,0 +1,56 @@
+# One environment for all targets, in $(VENV). Everything that is installed comes from pyproject.toml.
+#   make demo            install, verify a ring all-reduce and run it on 8 ranks with real data
+#   make test            install what the tests need and run them
+#   make test TORCH=torch==2.13.0    the same with PyTorch, so that the tests that need it run, too
+PYTHON      ?= python3
+VENV        ?= .venv
+TORCH       ?=
+PYTEST_ARGS ?=
+
+bin  = $(VENV)/bin
+ring = examples/allreduce/ring.sched
+
+.PHONY: demo test nightly lint docs clean help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(bin)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp for each set of packages; a changed pyproject.toml installs again.
+$(VENV)/.core: pyproject.toml | $(bin)/python
+	$(bin)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(bin)/python
+	$(bin)/python -m pip install --quiet --editable ".[test]"
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.dev: pyproject.toml | $(bin)/python
+	$(bin)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@ $(VENV)/.test $(VENV)/.core
+
+demo: $(VENV)/.core
+	$(bin)/schedlang verify $(ring) --ranks 8
+	$(bin)/schedlang show $(ring) --ranks 4 --steps 0..3
+	$(bin)/schedlang run $(ring) --ranks 8 --size 64MiB --check
+
+test: $(VENV)/.test
+	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
+	$(bin)/python -m pytest $(PYTEST_ARGS)
+
+nightly: $(VENV)/.test
+	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
+	$(bin)/python -m pytest -m nightly $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(bin)/ruff check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+
+docs: $(VENV)/.dev
+	$(bin)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) build dist docs/_build docs/reference/generated
