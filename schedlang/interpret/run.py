@@ -1,0 +1,222 @@
+"""What runs are made on: real arrays or contributions; and the interpreter as a back end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from schedlang.diagnostics import SchedError, error
+from schedlang.dtypes import accumulator, of_array, require_defined
+from schedlang.interpret.conditions import Location, conditions
+from schedlang.interpret.machine import Machine, Model
+from schedlang.interpret.order import InOrder
+from schedlang.interpret.outcome import Wrong
+from schedlang.interpret.program import load
+from schedlang.interpret.sizes import Sizes
+from schedlang.interpret.values import Combine, combiner, finish
+from schedlang.ir.table import Array, OpTable
+from schedlang.ops import COLLECTIVES
+
+
+class Payload(Protocol):
+    """The values of a run. ``memory``: what is initialised at the start; ``capacity``: see
+    :class:`~.machine.Machine`."""
+
+    memory: dict[Location, Array]
+    combine: Combine
+    capacity: Mapping[Location, int] | None
+
+    def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
+        """The outputs per rank, and which locations of the result are wrong."""
+
+
+class Symbols:
+    """Each initial value is a unit vector, each reduction a vector sum: a value counts the initial values it
+    contains."""
+
+    def __init__(self, table: OpTable) -> None:
+        self._table, self._conditions = table, conditions(table)
+        self._names = self._conditions.initial
+        self._index = {name: i for i, name in enumerate(self._names)}
+        self._sizes = Sizes(table, table.chunks)
+        units = np.eye(len(self._names), dtype=np.int64)
+        self.memory: dict[Location, Array] = {name: units[i] for i, name in enumerate(self._names)}
+        _fill_empty_parts(table, self._sizes, self.memory, np.zeros(len(self._names), np.int64))
+        self.combine = combiner("sum")
+        self.capacity: Mapping[Location, int] | None = None
+
+    def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
+        wrong: list[Wrong] = []
+        for location, sources in self._conditions.results.items():
+            rank, buffer, chunk = location
+            if self._sizes.of(buffer, rank)[chunk] == 0:
+                continue
+            expected = np.bincount([self._index[s] for s in sources], minlength=len(self._names))
+            held = memory.get(location)
+            if held is None or not np.array_equal(held, expected):
+                wrong.append(Wrong(location, self._counts(expected), None if held is None else self._counts(held)))
+        return [{} for _ in range(self._table.ranks)], tuple(wrong)
+
+    def _counts(self, vector: Array) -> dict[Location, int]:
+        return {self._names[i]: int(vector[i]) for i in np.flatnonzero(vector)}
+
+
+class Numbers:
+    """Real arrays of one dtype; ``inputs`` as for :meth:`schedlang.backend.Backend.run`.
+
+    Raises SchedError: SL801 where the arrays do not fit the table, SL802 where their sizes do not, SL803 for the dtype.
+    """
+
+    def __init__(self, table: OpTable, inputs: Sequence[Mapping[str, Array] | None], op: str | None = None,
+                 accumulate: str | None = None) -> None:
+        self._table, self._conditions = table, conditions(table)
+        self._op = op or table.collective.op or "sum"
+        arrays = [(r, name, np.asarray(a)) for r, given in enumerate(inputs) for name, a in (given or {}).items()]
+        dtypes = {a.dtype for _, _, a in arrays} or {np.dtype(np.float32)}
+        if len(inputs) != table.ranks or len(dtypes) > 1:
+            raise SchedError(error("SL801", f"the schedule takes the inputs of {table.ranks} ranks, of one dtype; "
+                                            f"given are {len(inputs)}, of {', '.join(sorted(map(str, dtypes)))}"))
+        self._dtype = dtypes.pop()
+        kind = of_array(np.empty(0, self._dtype))
+        if COLLECTIVES[table.collective.name].reduces:
+            require_defined(self._op, kind)
+        held = accumulator(accumulate, kind).numpy
+        self._sizes = Sizes(table, _elements(table, {(r, name): a.size for r, name, a in arrays}))
+        self.combine = combiner(self._op)
+        length = {(r, b, c): n for r in range(table.ranks) for b in range(len(table.buffers))
+                  for c, n in enumerate(self._sizes.of(b, r))}
+        self._length = length
+        self.capacity: Mapping[Location, int] | None = length
+        self.memory: dict[Location, Array] = {}
+        for (rank, buffer), chunks in _by_buffer(self._conditions.initial).items():
+            name = table.buffers[buffer].name
+            given = next((a for r, n, a in arrays if (r, n) == (rank, name)), None)
+            lengths = [length[rank, buffer, c] for c in chunks]
+            if given is None or given.ndim != 1 or len(given) != sum(lengths):
+                what = "nothing" if given is None else f"an array of shape {given.shape}"
+                raise SchedError(error("SL801", f"rank {rank} needs {sum(lengths)} elements in {name}, in one "
+                                                f"dimension, and is given {what}"))
+            cuts = np.cumsum([0, *lengths])
+            for chunk, (start, stop) in zip(chunks, pairwise(cuts), strict=True):
+                self.memory[rank, buffer, chunk] = given[start:stop].astype(held)
+        self._initial = dict(self.memory)
+        _fill_empty_parts(table, self._sizes, self.memory, np.zeros(0, held))
+
+    @classmethod
+    def random(cls, table: OpTable, seed: int, op: str | None = None) -> Numbers:
+        """Random int64 below 2^40, one element a chunk (as many as the counts say of a v-collective)."""
+        generator = np.random.default_rng(seed)
+        sizes = Sizes(table, 1 if COLLECTIVES[table.collective.name].family == "custom" else table.chunks)
+        inputs: list[dict[str, Array]] = [{} for _ in range(table.ranks)]
+        for (rank, buffer), chunks in _by_buffer(conditions(table).initial).items():
+            length = sum(sizes.of(buffer, rank)[c] for c in chunks)
+            inputs[rank][table.buffers[buffer].name] = generator.integers(0, 1 << 40, length)
+        return cls(table, inputs, op)
+
+    def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
+        results = self._conditions.results
+        ended = dict(memory)
+        for location, sources in results.items():
+            if location in memory:
+                ended[location] = finish(self._op, memory[location], len(sources))
+        judged = (self._compare(at, sources, ended.get(at)) for at, sources in results.items())
+        wrong = tuple(w for w in judged if w is not None)
+        outputs: list[dict[str, Array]] = [{} for _ in range(self._table.ranks)]
+        named = _by_buffer(tuple(results))
+        for (rank, buffer), chunks in named.items():
+            at = self._table.buffers[buffer]
+            if self._table.collective.name == "custom":
+                chunks = list(range(at.chunks))
+            outputs[rank][at.name] = self._contents(rank, buffer, chunks, ended)
+        return outputs, wrong
+
+    def _compare(self, location: Location, sources: Sequence[Location], held: Array | None) -> Wrong | None:
+        if self._dtype.kind not in "iub" or self._length[location] == 0:
+            return None
+        expected = self._initial[sources[0]]
+        for source in sources[1:]:
+            if len(self._initial[source]) != len(expected):
+                return Wrong(location, expected, held)
+            expected = self.combine(expected, self._initial[source])
+        expected = finish(self._op, expected, len(sources))
+        return None if held is not None and np.array_equal(held, expected) else Wrong(location, expected, held)
+
+    def _contents(self, rank: int, buffer: int, chunks: Sequence[int], memory: Mapping[Location, Array]) -> Array:
+        """A buffer's chunks in one array; zero where nothing was written."""
+        parts = [np.zeros(0, self._dtype)]
+        for chunk in chunks:
+            part = np.zeros(self._length[rank, buffer, chunk], self._dtype)
+            value = memory.get((rank, buffer, chunk), part)
+            part[: len(value)] = value.astype(self._dtype)
+            parts.append(part)
+        return np.concatenate(parts)
+
+
+def _by_buffer(locations: Sequence[Location]) -> dict[tuple[int, int], list[int]]:
+    found: dict[tuple[int, int], list[int]] = {}
+    for rank, buffer, chunk in sorted(locations):
+        found.setdefault((rank, buffer), []).append(chunk)
+    return found
+
+
+def _fill_empty_parts(table: OpTable, sizes: Sizes, memory: dict[Location, Array], empty: Array) -> None:
+    """A part of no elements that is no scratch has nothing that could be uninitialised."""
+    for b, buffer in enumerate(table.buffers):
+        for r in range(table.ranks):
+            if buffer.role != "scratch":
+                for c, length in enumerate(sizes.of(b, r)):
+                    if length == 0:
+                        memory.setdefault((r, b, c), empty)
+
+
+def _elements(table: OpTable, given: Mapping[tuple[int, str], int]) -> int:
+    """The element count in the sense of :class:`Sizes` that the arrays given have."""
+    kind = COLLECTIVES[table.collective.name]
+    roles = {b.name: b for b in table.buffers}
+    for (_, name), length in given.items():
+        if name not in roles:
+            continue
+        if kind.family == "custom":
+            parts = max(1, roles[name].chunks)
+            if length % parts:
+                raise SchedError(error("SL802", f"{length} elements do not divide into {parts} equal chunks of {name}"))
+            return length // parts
+        if kind.family == "blocked" and kind.long == "output":
+            return length * table.ranks
+        return length
+    return 0
+
+
+class Backend:
+    """The interpreter as a back end: slow, and the meaning itself."""
+
+    name = "interpret"
+
+    def available(self) -> str | None:
+        return None
+
+    def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,
+            accumulate: str | None = None, progress: Callable[[float], None] | None = None) -> list[dict[str, Array]]:
+        """See :meth:`schedlang.backend.Backend.run`. Raises SchedError, also where the run cannot finish (SL305),
+        reads what is not initialised (SL403) or moves a value to a shorter part (SL802)."""
+        payload = Numbers(table, inputs, op, accumulate)
+        program = load(table)
+        machine = Machine(program, Model(None), InOrder(), payload.memory, payload.combine, payload.capacity, False)
+        machine.run()
+        if any(lane.at < len(lane.steps) for lane in program.lanes):
+            raise SchedError(error("SL305", "the schedule cannot finish: see `schedlang verify`"))
+        for code, found, what in (("SL403", machine.uninitialised, "is read before anything is written there"),
+                                  ("SL802", machine.misfits, "does not have the length of the value that comes there")):
+            if found:
+                row, (rank, buffer, chunk) = next(iter(found))
+                at = f"chunk {chunk} of {table.buffers[buffer].name} on rank {rank}"
+                raise SchedError(error(code, f"{at} {what}", table.origin(row)[0]))
+        if progress is not None:
+            progress(1.0)
+        return payload.judge(machine.memory)[0]
+
+
+backend = Backend()
