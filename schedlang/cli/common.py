@@ -137,7 +137,7 @@ def _matrix(path: Path, label: str) -> Value:
     square = isinstance(rows, list) and bool(rows) and all(whole(row) and len(row) == len(rows[0]) for row in rows)
     if not whole(rows) and not square:
         raise bad_option(f"{label}: {path} does not hold counts",
-                         help="counts are integers from 0 on: a list of them, or a matrix as a list of equally long rows")
+                         help="counts are integers from 0 on: a list of them, or a list of equally long rows")
     return np.array(rows, np.int64)
 
 
@@ -273,3 +273,25 @@ def _brief(value: Any) -> str:
         return "x".join(map(str, shape)) + " counts"
     text = str(value)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a file as a whole or not at all. Raises SchedError (SL807)."""
+    import os
+    import tempfile
+
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=Path(path).resolve().parent, prefix=".schedlang-",
+                                         delete=False) as file:
+            temporary = file.name
+            file.write(text)
+        # A temporary file is readable by its owner only; give it what a new file would have.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as failure:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise SchedError(error("SL807", f"cannot write {path}: {failure.strerror}")) from None

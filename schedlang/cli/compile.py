@@ -1,0 +1,51 @@
+"""``schedlang compile``: a schedule in another form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from schedlang.cli.common import EXIT_CLEAN, bad_option, load_table, show, value_options, write_text
+
+if TYPE_CHECKING:
+    from schedlang.ir.table import OpTable
+
+
+def _json(table: OpTable) -> str:
+    from schedlang.ir.json import dumps
+
+    return dumps(table)
+
+
+TARGETS: dict[str, tuple[str, Callable[[OpTable], str]]] = {
+    "json": ("the op table, for programs of your own", _json),
+}
+"""The forms there are: name -> (what it is, the function that makes its text)."""
+
+
+@click.command()
+@click.argument("schedule", metavar="FILE[::NAME]")
+@click.option("--target", metavar="TARGET", required=True, help=f"The form: {', '.join(TARGETS)}.")
+@click.option("--ranks", metavar="N", help="The number of ranks.")
+@value_options
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the standard output.")
+def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str, ...], op: str | None,
+            max_ops: int | None, output: str | None) -> int:
+    """Write a schedule in another form.
+
+    FILE is a schedule or an op table in JSON. Nothing is proved here: see `schedlang verify`.
+    """
+    if target not in TARGETS:
+        raise bad_option(f"--target {target}: there is no such target",
+                         help="there are " + ", ".join(f"{name} ({what})" for name, (what, _) in TARGETS.items()))
+    table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
+    show(findings, err=True)
+    text = TARGETS[target][1](table)
+    text = text if text.endswith("\n") else text + "\n"
+    if output is None or output == "-":
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+    return EXIT_CLEAN

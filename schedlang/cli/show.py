@@ -1,0 +1,45 @@
+"""``schedlang show``: step by step who holds what, or one rank's own operations."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, case_text, load_table, value_options
+from schedlang.cli.common import show as show_findings
+from schedlang.diagnostics import SchedError, error
+
+
+@click.command()
+@click.argument("schedule", metavar="FILE[::NAME]")
+@click.option("--ranks", metavar="N", help="The number of ranks.")
+@value_options
+@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Rank R's own operations, stream by stream.")
+@click.option("--steps", metavar="A..B", help="Only steps A to B - 1, counted from 0.")
+def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
+            rank: int | None, steps: str | None) -> int:
+    """Draw step by step who holds what.
+
+    FILE is a schedule or an op table in JSON. Everything that can happen at once is one step of the picture.
+    """
+    from schedlang.render.holdings import MAX_ROWS, walk
+    from schedlang.render.picture import Picture, rank_lines
+    from schedlang.render.style import Style, terminal_width, wants_color
+
+    wanted = a_range(steps, "--steps")
+    table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
+    show_findings(findings, err=True)
+    if rank is not None and rank >= table.ranks:
+        raise bad_option(f"--rank {rank}: {table.name} has the ranks 0 to {table.ranks - 1}"
+                         + (f" with {case_text(dict(table.params))}" if table.params else ""))
+    if rank is None and len(table) > MAX_ROWS:
+        raise SchedError(error("SL208", f"{table.name} has {len(table):,} operations, too many to draw "
+                                        f"(at most {MAX_ROWS:,})", help="show fewer ranks, or one rank with --rank R"))
+    color = wants_color(sys.stdout)
+    style = Style(color)
+    lines = (Picture(table, walk(table), columns=terminal_width(), style=style).lines(wanted) if rank is None
+             else rank_lines(table, rank, wanted, style))
+    for line in lines:
+        click.echo(line, color=color)
+    return EXIT_CLEAN

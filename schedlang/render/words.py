@@ -1,0 +1,62 @@
+"""Rows of an op table in words, as the language spells them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedlang.ir.table import NONE, OpTable
+from schedlang.ops import Op
+
+
+def operation(table: OpTable, row: int) -> str:
+    """What a row does, as its own rank sees it: ``send data[3] to 1``, ``wait lifted[2]``."""
+    op = int(table.op[row])
+    if op in (Op.RECORD, Op.WAIT):
+        event = int(table.event[row])
+        index = table.event_indices[event]
+        return f"{Op(op).name.lower()} {table.events[event]}" + (f"[{', '.join(map(str, index))}]" if index else "")
+    if op in (Op.COPY, Op.REDUCE):
+        return f"{Op(op).name.lower()} {source(table, row)} into {target(table, row)}"
+    chan = f" on channel {table.streams[int(table.chan[row])]}" if table.chan[row] != table.stream[row] else ""
+    if op == Op.SEND:
+        what = f"what {int(table.of[row])} receives" if table.of[row] != NONE else target(table, row)
+        return f"send {what} to {table.peer[row]}{chan}"
+    if op == Op.RECV:
+        return f"recv {target(table, row)} from {table.peer[row]}{chan}"
+    elsewhere = (table.from_buffer[row], table.from_chunk[row]) != (table.buffer[row], table.chunk[row])
+    added = f" with {source(table, row)}" if elsewhere and table.from_buffer[row] != NONE else ""
+    return f"reduce {target(table, row)} from {table.peer[row]}{chan}{added}"
+
+
+def target(table: OpTable, row: int) -> str:
+    """The location a row writes, or a send reads."""
+    return location(table, int(table.buffer[row]), int(table.chunk[row]), int(table.count[row]))
+
+
+def source(table: OpTable, row: int) -> str:
+    """The location a copy or reduce reads, and the local operand of a reducing receive."""
+    return location(table, int(table.from_buffer[row]), int(table.from_chunk[row]), int(table.count[row]))
+
+
+def location(table: OpTable, buffer: int, chunk: int, count: int) -> str:
+    """``data[3]`` or ``data[3:5]``."""
+    if buffer == NONE:
+        return "nowhere"
+    return f"{table.buffers[buffer].name}[{chunk}{f':{chunk + count}' if count > 1 else ''}]"
+
+
+def stream(table: OpTable, row: int) -> str:
+    return table.streams[int(table.stream[row])]
+
+
+def origin(table: OpTable, rows: Sequence[int]) -> str:
+    """The lines that rows come from and the loop values they share: ``line 12, s=1``; empty where nothing is known."""
+    lines: set[int] = set()
+    shared: dict[str, int] | None = None
+    for row in rows:
+        at, values = table.origin(row)
+        if at is not None:
+            lines.add(at.line)
+        shared = values if shared is None else {n: v for n, v in shared.items() if values.get(n) == v}
+    parts = [f"line{'s' * (len(lines) > 1)} {', '.join(map(str, sorted(lines)))}"] if lines else []
+    return ", ".join([*parts, *(f"{name}={value}" for name, value in (shared or {}).items())])
