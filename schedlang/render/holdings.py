@@ -30,8 +30,8 @@ MAX_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Round:
-    """One round: the rows that ended in it, and the locations it wrote with their new values (None: computed from memory
-    that had no value)."""
+    """One round: the rows that ended in it, and the locations it wrote with their new values (None: computed from
+    memory that had no value)."""
 
     rows: tuple[int, ...]
     written: dict[Place, Value | None]

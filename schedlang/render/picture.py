@@ -178,17 +178,12 @@ def _ranks(times: Mapping[int, int]) -> str:
     """``0+2``; ``0-3`` for three or more in a row; ``2*1`` for rank 1 twice."""
     parts: list[str] = []
     ranks = sorted(times)
-    at = 0
-    while at < len(ranks):
-        end = at
-        single = times[ranks[at]] == 1
-        while single and ranks[end] + 1 == (ranks + [-1])[end + 1] and times[ranks[end + 1]] == 1:
-            end += 1
-        if end < at + 2:
-            end = at
-        name = str(ranks[at]) if end == at else f"{ranks[at]}-{ranks[end]}"
-        parts.append(name if times[ranks[at]] == 1 else f"{times[ranks[at]]}*{name}")
-        at = end + 1
+    for (_, often), group in groupby(enumerate(ranks), key=lambda at: (at[1] - at[0], times[at[1]])):
+        run = [rank for _, rank in group]
+        if often == 1 and len(run) > 2:
+            parts.append(f"{run[0]}-{run[-1]}")
+        else:
+            parts += [str(rank) if often == 1 else f"{often}*{rank}" for rank in run]
     return "+".join(parts)
 
 

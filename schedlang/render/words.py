@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedlang.ir.table import NONE, OpTable
+from schedlang.ir.words import chunks_text, event_text
 from schedlang.ops import Op
 
 
@@ -12,14 +13,12 @@ def operation(table: OpTable, row: int) -> str:
     """What a row does, as its own rank sees it: ``send data[3] to 1``, ``wait lifted[2]``."""
     op = int(table.op[row])
     if op in (Op.RECORD, Op.WAIT):
-        event = int(table.event[row])
-        index = table.event_indices[event]
-        return f"{Op(op).name.lower()} {table.events[event]}" + (f"[{', '.join(map(str, index))}]" if index else "")
+        return f"{Op(op).name.lower()} {event_text(table, int(table.event[row]))}"
     if op in (Op.COPY, Op.REDUCE):
         return f"{Op(op).name.lower()} {source(table, row)} into {target(table, row)}"
     chan = f" on channel {table.streams[int(table.chan[row])]}" if table.chan[row] != table.stream[row] else ""
     if op == Op.SEND:
-        what = f"what {int(table.of[row])} receives" if table.of[row] != NONE else target(table, row)
+        what = f"what id {int(table.of[row])} receives" if table.of[row] != NONE else target(table, row)
         return f"send {what} to {table.peer[row]}{chan}"
     if op == Op.RECV:
         return f"recv {target(table, row)} from {table.peer[row]}{chan}"
@@ -30,22 +29,16 @@ def operation(table: OpTable, row: int) -> str:
 
 def target(table: OpTable, row: int) -> str:
     """The location a row writes, or a send reads."""
-    return location(table, int(table.buffer[row]), int(table.chunk[row]), int(table.count[row]))
+    return chunks_text(table, int(table.buffer[row]), int(table.chunk[row]), int(table.count[row]))
 
 
 def source(table: OpTable, row: int) -> str:
     """The location a copy or reduce reads, and the local operand of a reducing receive."""
-    return location(table, int(table.from_buffer[row]), int(table.from_chunk[row]), int(table.count[row]))
-
-
-def location(table: OpTable, buffer: int, chunk: int, count: int) -> str:
-    """``data[3]`` or ``data[3:5]``."""
-    if buffer == NONE:
-        return "nowhere"
-    return f"{table.buffers[buffer].name}[{chunk}{f':{chunk + count}' if count > 1 else ''}]"
+    return chunks_text(table, int(table.from_buffer[row]), int(table.from_chunk[row]), int(table.count[row]))
 
 
 def stream(table: OpTable, row: int) -> str:
+    """The name of the stream a row runs on."""
     return table.streams[int(table.stream[row])]
 
 
