@@ -1,0 +1,79 @@
+"""Naming one operation of an expanded schedule on the command line: by its place in the source, or by its id."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from schedlang.cli.common import bad_option
+from schedlang.ir.table import OpTable
+from schedlang.ops import Op
+from schedlang.render.words import operation, origin, stream
+
+SPELLING = ("an operation is named by its line and what tells it apart from the others there, such as 14@s=0,r=2 or "
+            "14@rank=3,op=recv, or by its id, such as id=17")
+
+_OPS = {"send": (Op.SEND,), "recv": (Op.RECV, Op.REDUCE_RECV), "reduce": (Op.REDUCE, Op.REDUCE_RECV), "copy": (Op.COPY,),
+        "record": (Op.RECORD,), "wait": (Op.WAIT,)}
+
+
+@dataclass(frozen=True)
+class RowName:
+    """``[FILE:]LINE[:COLUMN][@NAME=VALUE,...]`` or ``id=N``, taken apart."""
+
+    text: str
+    row: int | None = None
+    file: str | None = None
+    line: int = 0
+    column: int | None = None
+    marks: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> RowName:
+        """Raises SchedError (SL806) for text of another form."""
+        if match := re.fullmatch(r"id=(\d{1,9})", text):
+            return cls(text, row=int(match[1]))
+        match = re.fullmatch(r"(?:([^@]*?[^@\d:][^@]*?):)?(\d{1,9})(?::(\d{1,9}))?(?:@(.+))?", text)
+        marks = tuple((name.strip(), value.strip()) for name, _, value in (
+            mark.partition("=") for mark in ((match[4] or "").split(",") if match else []) if mark))
+        if match is None or not all(name and value for name, value in marks):
+            raise bad_option(f"{text}: this names no operation", help=SPELLING)
+        return cls(text, None, match[1], int(match[2]), int(match[3]) if match[3] else None, marks)
+
+    def find(self, table: OpTable) -> int:
+        """The one row it names. Raises SchedError (SL806) where there is none, or more than one."""
+        if self.row is not None:
+            if self.row >= len(table):
+                raise bad_option(f"{self.text}: {table.name} has {len(table):,} operations, with the ids from 0 on")
+            return self.row
+        sites = [i for i, site in enumerate(table.sites) if self._at(site.location)]
+        rows: list[int] = []
+        for site in sites:
+            rows += (table.site == site).nonzero()[0].tolist()
+        if not rows:
+            raise bad_option(f"{self.text}: no operation of {table.name} comes from there", help=SPELLING)
+        found = sorted(row for row in rows if self._marked(table, row))
+        if len(found) == 1:
+            return found[0]
+        listed = found or sorted(rows)
+        some = "; ".join(f"id={row}: rank {table.rank[row]}, {operation(table, row)} ({origin(table, [row])})"
+                         for row in listed[:4])
+        many = f"{len(found):,} operations are called that" if found else "no operation there has these values"
+        raise bad_option(f"{self.text}: {many}", help=f"{SPELLING}; there are {some}" + ("; ..." if listed[4:] else ""))
+
+    def _at(self, location: object) -> bool:
+        line, column = getattr(location, "line", None), getattr(location, "column", None)
+        file = getattr(location, "file", "")
+        return line == self.line and self.column in (None, column) and (self.file is None or file.endswith(self.file))
+
+    def _marked(self, table: OpTable, row: int) -> bool:
+        known: dict[str, object] = {"rank": int(table.rank[row]), "step": int(table.step[row]), "stream": stream(table, row)}
+        for _, values in reversed(list(table.origins(row))):
+            known |= values
+        for name, value in self.marks:
+            if name == "op" and "op" not in known:
+                if int(table.op[row]) not in _OPS.get(value, ()):
+                    return False
+            elif str(known.get(name)) != value:
+                return False
+        return True

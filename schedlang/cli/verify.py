@@ -1,0 +1,159 @@
+"""``schedlang verify``: proves schedules right, or shows what is wrong with them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from schedlang.cli.common import (
+    EXIT_CLEAN,
+    bad_option,
+    exit_code,
+    is_table,
+    rank_counts,
+    read_table,
+    show,
+    split_name,
+    value_options,
+)
+from schedlang.cli.common import parameters as value_lists
+from schedlang.diagnostics import Diagnostic, SchedError, error
+
+if TYPE_CHECKING:
+    from schedlang.expand import Value
+    from schedlang.report import Report
+    from schedlang.verify.sends import Sends
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--ranks", metavar="N", help="How many ranks: 8, 2..9 (2 to 8) or 2,4,8. Default: the `verify` line.")
+@value_options
+@click.option("--sends", "sends_text", metavar="MODEL", default="default", show_default=False,
+              help="How much a connection buffers, for all proofs: rendezvous or buffered=N. Default: deadlock is "
+                   "judged without buffering, all else with unlimited buffering.")
+@click.option("--require-agreement", is_flag=True, help="Ranks that may end with different bits are an error.")
+@click.option("--why", nargs=2, metavar="A B", 
+              help="Show what orders two operations, each LINE@NAME=VALUE,... or id=N.")
+@click.option("--format", "style_name", type=click.Choice(["full", "concise", "json"]), default="full",
+              help="How to show the result.")
+def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
+            sends_text: str, require_agreement: bool, why: tuple[str, str] | None, style_name: str) -> int:
+    """Prove schedules right, or show what is wrong with them.
+
+    PATH is a schedule file, FILE::NAME for one schedule of several, an op table in JSON, or a folder: then every
+    schedule in it. Values not given come from each schedule's `verify` line.
+    """
+    from schedlang.render import json, verdict
+    from schedlang.render.style import Style, terminal_width, wants_color
+    from schedlang.verify.sends import Sends
+
+    job = _Job(rank_counts(ranks), value_lists(parameters), op, max_ops, Sends.parse(sends_text), require_agreement)
+    if why is not None:
+        from schedlang.cli.why import explain
+
+        return explain(paths, why, job)
+    color = wants_color(sys.stdout)
+    reports: list[Report] = []
+    problems: list[Diagnostic] = []
+    for result in job.all(paths):
+        if isinstance(result, SchedError):
+            problems += result.diagnostics
+            if style_name != "json":
+                show(result.diagnostics, format=style_name)
+        else:
+            reports.append(result)
+            if style_name != "json":
+                text = verdict.text(result, full=style_name == "full", style=Style(color), width=terminal_width())
+                click.echo(text, nl=False, color=color)
+    if style_name == "json":
+        click.echo(json.dumps(verdict.document(reports, problems, str(job.sends))), nl=False)
+    elif len(reports) > 1:
+        good = sum(s.ok for s in reports)
+        click.echo(f"{good} of {len(reports)} schedules are right" + (
+            f"; {len(reports) - good} are not" if good < len(reports) else ""))
+    return max([exit_code(problems), *(_exit(s) for s in reports)], default=EXIT_CLEAN)
+
+
+def _exit(report: Report) -> int:
+    return max((exit_code(case.diagnostics) for case in report.with_status("faulty", "unusable")), default=EXIT_CLEAN)
+
+
+class _Job:
+    """What to verify by: the options of one call."""
+
+    def __init__(self, ranks: list[int] | None, given: Mapping[str, list[Value]], op: str | None, max_ops: int | None,
+                 sends: Sends, require_agreement: bool) -> None:
+        self.ranks, self.given, self.op, self.max_ops = ranks, given, op, max_ops
+        self.sends, self.require_agreement = sends, require_agreement
+
+    def all(self, paths: Iterable[str]) -> Iterator[Report | SchedError]:
+        """The verdicts on everything that is named; an error where something could not even be read."""
+        seen: set[tuple[str, str | None]] = set()
+        for path in paths:
+            try:
+                for file, name in targets(path):
+                    if (file, name) not in seen:
+                        seen.add((file, name))
+                        yield from self.file(file, name)
+            except SchedError as failure:
+                yield failure
+
+    def file(self, file: str, name: str | None) -> Iterator[Report | SchedError]:
+        from schedlang.report import Report
+        from schedlang.survey import judge, survey
+
+        try:
+            if is_table(file):
+                table = read_table(file, name, self.op)
+                case = judge(table, {"ranks": table.ranks, **table.params}, sends=self.sends,
+                             require_agreement=self.require_agreement)
+                yield Report(file, table.name, (case,))
+                return
+            from schedlang.expand import load_program
+
+            program = load_program(file)
+            for one in program.names if name is None else (program.main(name),):
+                try:
+                    yield survey(program, one, self.cases(program, one), file=file, op=self.op, max_ops=self.max_ops,
+                                 sends=self.sends, require_agreement=self.require_agreement)
+                except SchedError as failure:
+                    yield failure
+        except SchedError as failure:
+            yield failure
+
+    def cases(self, program: Any, name: str) -> list[dict[str, Any]]:
+        from schedlang.expand import cases
+
+        found = cases(program, name, ranks=self.ranks, params=self.given)
+        return sorted(found, key=lambda values: values.get("ranks", 0))
+
+
+def targets(path: str) -> list[tuple[str, str | None]]:
+    """The files (and the schedule of each, or None) that a PATH of the command line stands for, in order.
+
+    Raises SchedError (SL105) for a folder without schedules.
+    """
+    file, name = split_name(path)
+    if not Path(file).is_dir():
+        return [(file, name)]
+    if name is not None:
+        raise bad_option(f"{path}: {file} is a folder, and :: names a schedule of a file")
+    found = sorted(p for p in Path(file).rglob("*") if p.is_file() and (
+        p.suffix == ".sched" or (p.suffix == ".json" and _looks_like_a_table(p))))
+    if not found:
+        raise SchedError(error("SL105", f"there is no schedule in {file}", help="schedules end in .sched"))
+    return [(str(p), None) for p in found]
+
+
+def _looks_like_a_table(path: Path) -> bool:
+    """Whether a .json file in a folder says that it is an op table; others, such as counts, are none of ours."""
+    try:
+        with path.open("rb") as file:
+            return b'"schedlang-ops"' in file.read(4096)
+    except OSError:
+        return False

@@ -1,0 +1,110 @@
+"""Verdicts as text and as JSON: what holds, for which values, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from schedlang.diagnostics import Diagnostic, Severity
+from schedlang.render import json
+from schedlang.render.style import Style
+from schedlang.render.terminal import render, summary
+from schedlang.report import Case, Report
+
+FORMAT, VERSION = "schedlang-verify", 1
+
+
+def text(report: Report, *, full: bool, style: Style, width: int) -> str:
+    """One schedule's verdicts: the findings of the smallest failing case (of clean ones: their warnings), then a line
+    that says what holds; with ``full`` also the facts."""
+    return "".join(f"{line}\n" for line in _lines(report, full, style, width))
+
+
+def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str]:
+    failure = report.smallest_failure
+    name = style("bold", f"{report.file}::{report.schedule}")
+    shown = failure.diagnostics if failure is not None else _remarks(report.with_status("ok"), full)
+    if shown:
+        yield render(shown, format="full" if full else "concise", color=style.color, width=width).rstrip("\n")
+        if full:
+            yield ""
+    if failure is not None:
+        tag = "FAULTY" if report.status == "faulty" else "UNUSABLE"
+        failing = len(report.with_status("faulty", "unusable"))
+        others = f", as are {failing - 1} more of {len(report.cases)} cases" if failing > 1 else (
+            f", alone of {len(report.cases)} cases" if len(report.cases) > 1 else "")
+        yield f"{style('error', tag)}  {name}  {values_text([failure.values])}{others}: {summary(failure.diagnostics)}"
+    else:
+        proved = report.with_status("ok")
+        count = f" ({len(proved)} cases)" if len(proved) > 1 else ""
+        yield f"{style('ok', 'ok')}  {name}  {values_text([c.values for c in proved])}{count}".rstrip()
+    skipped = report.with_status("skipped")
+    if skipped:
+        reason = skipped[0].diagnostics[0].message
+        yield f"    skipped {values_text([c.values for c in skipped])}: {reason}"
+    proved = report.with_status("ok")
+    if full and proved and failure is None:
+        largest = max(proved, key=lambda case: case.values.get("ranks", 0))
+        for line in facts_text(largest.facts or {}):
+            yield f"    {line}"
+
+
+def _remarks(cases: Iterable[Case], full: bool) -> list[Diagnostic]:
+    """Warnings (with ``full`` also notes) of clean cases, each place once, from the smallest case that has it."""
+    seen: dict[tuple[Any, ...], Diagnostic] = {}
+    for case in cases:
+        for d in case.diagnostics:
+            if d.severity == Severity.WARNING or full:
+                at = d.location
+                seen.setdefault((d.code, at and (at.file, at.line, at.column)), d)
+    return list(seen.values())
+
+
+def values_text(cases: Sequence[Mapping[str, Any]]) -> str:
+    """The values of some cases: ``ranks 2 to 9, channels 1, 2``."""
+    names = dict.fromkeys(name for values in cases for name in values)
+    parts = []
+    for name in names:
+        distinct = list({repr(values[name]): values[name] for values in cases if name in values}.values())
+        parts.append(f"{name} {_several(distinct)}")
+    return ", ".join(parts)
+
+
+def _several(values: list[Any]) -> str:
+    if len(values) > 2 and all(type(v) is int for v in values):
+        values = sorted(values)
+        if values == list(range(values[0], values[-1] + 1)):
+            return f"{values[0]} to {values[-1]}"
+    texts = [_brief(v) for v in values]
+    return ", ".join(texts) if len(texts) <= 8 else ", ".join([*texts[:6], "...", texts[-1]])
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    shape = getattr(value, "shape", None)
+    if shape:
+        return f"({' x '.join(map(str, shape))} counts)"
+    written = str(value)
+    return written if len(written) <= 40 else written[:37] + "..."
+
+
+def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
+    """The facts of a verdict, a line a subject."""
+    for name, value in facts.items():
+        yield f"{name.replace('_', ' ')}: {value}"
+
+
+def document(reports: Iterable[Report], diagnostics: Iterable[Diagnostic], sends: str) -> dict[str, Any]:
+    """The JSON document of ``schedlang verify --format json``."""
+    reports, diagnostics = list(reports), list(diagnostics)
+    failed = any(d.severity == Severity.ERROR for d in diagnostics)
+    return {
+        "format": FORMAT, "version": VERSION, "ok": not failed and all(s.ok for s in reports), "sends": sends,
+        "schedules": [{
+            "file": s.file, "schedule": s.schedule, "ok": s.ok, "status": s.status,
+            "cases": [{"values": dict(c.values), "status": c.status, "facts": c.facts,
+                       "diagnostics": [json.diagnostic(d) for d in c.diagnostics]} for c in s.cases],
+        } for s in reports],
+        "diagnostics": [json.diagnostic(d) for d in diagnostics],
+    }

@@ -1,0 +1,54 @@
+"""Verdicts on one schedule for many values of its parameters, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from schedlang.diagnostics import Diagnostic
+
+Status = Literal["ok", "faulty", "skipped", "unusable"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """The verdict for one choice of values.
+
+    ``values``: ``ranks`` and the parameters. ``status``: ``skipped`` where a `require` excludes these values,
+    ``unusable`` where they cannot be used at all. ``facts``: those of the verdict, by name; None where nothing was
+    verified.
+    """
+
+    values: Mapping[str, Any]
+    status: Status
+    diagnostics: tuple[Diagnostic, ...]
+    facts: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdicts on one schedule, in the order in which its cases were tried."""
+
+    file: str
+    schedule: str
+    cases: tuple[Case, ...]
+
+    @property
+    def status(self) -> Status:
+        """``unusable`` where a case is, else ``faulty`` where a case is, else ``ok``."""
+        found = {case.status for case in self.cases}
+        return "unusable" if "unusable" in found else "faulty" if "faulty" in found else "ok"
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    def with_status(self, *statuses: Status) -> list[Case]:
+        return [case for case in self.cases if case.status in statuses]
+
+    @property
+    def smallest_failure(self) -> Case | None:
+        """The failing case with the fewest ranks, of those the first."""
+        failing = self.with_status("unusable", "faulty")
+        return min(failing, key=lambda case: case.values.get("ranks", 0), default=None)

@@ -1,0 +1,63 @@
+"""Verifying a schedule for many values of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from schedlang.codes import CODES, UNUSABLE
+from schedlang.diagnostics import Diagnostic, SchedError, Severity
+from schedlang.report import Case, Report, Status
+
+if TYPE_CHECKING:
+    from schedlang.expand import Program
+    from schedlang.ir.table import OpTable
+    from schedlang.verify.sends import Sends
+
+
+def survey(program: Program, name: str, cases: Iterable[Mapping[str, Any]], *, file: str, op: str | None = None,
+           max_ops: int | None = None, sends: Sends | None = None, require_agreement: bool = False) -> Report:
+    """Expands and verifies one schedule of a program for each of the given values (see ``expand.cases``).
+
+    Values that a `require` excludes are skipped, unless it excludes all: then each is unusable.
+    """
+    found = tuple(_cases(program, name, cases, op, max_ops, sends, require_agreement))
+    if all(case.status == "skipped" for case in found):
+        found = tuple(replace(case, status="unusable") for case in found)
+    return Report(file, name, found)
+
+
+def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnostic] = (), *,
+          sends: Sends | None = None, require_agreement: bool = False) -> Case:
+    """The verdict on one table; ``earlier`` are findings from before there was one."""
+    from schedlang.verify import verify
+    from schedlang.verify.sends import DEFAULT
+
+    verdict = verify(table, sends=DEFAULT if sends is None else sends, require_agreement=require_agreement)
+    return Case(values, "ok" if verdict.ok else "faulty", (*earlier, *verdict.diagnostics), verdict.facts)
+
+
+def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: str | None, max_ops: int | None,
+           sends: Sends | None, require_agreement: bool) -> Iterator[Case]:
+    from schedlang.expand import expand
+    from schedlang.ops import MAX_OPS
+
+    for values in cases:
+        params = {key: value for key, value in values.items() if key != "ranks"}
+        try:
+            table, findings = expand(program, name, ranks=values.get("ranks"), params=params, op=op,
+                                     max_ops=MAX_OPS if max_ops is None else max_ops)
+        except SchedError as failure:
+            table, findings = None, list(failure.diagnostics)
+        if table is None:
+            yield Case(values, _unexpanded(findings), tuple(findings))
+        else:
+            yield judge(table, values, findings, sends=sends, require_agreement=require_agreement)
+
+
+def _unexpanded(findings: Iterable[Diagnostic]) -> Status:
+    errors = [d.code for d in findings if d.severity == Severity.ERROR]
+    if errors and all(code == "SL207" for code in errors):
+        return "skipped"
+    return "unusable" if any(CODES[code].exit == UNUSABLE for code in errors) else "faulty"
