@@ -13,8 +13,8 @@ from schedlang.render.words import operation, origin, stream
 SPELLING = ("an operation is named by its line and what tells it apart from the others there, such as 14@s=0,r=2 or "
             "14@rank=3,op=recv, or by its id, such as id=17")
 
-_OPS = {"send": (Op.SEND,), "recv": (Op.RECV, Op.REDUCE_RECV), "reduce": (Op.REDUCE, Op.REDUCE_RECV), "copy": (Op.COPY,),
-        "record": (Op.RECORD,), "wait": (Op.WAIT,)}
+_OPS = {"send": (Op.SEND,), "recv": (Op.RECV, Op.REDUCE_RECV), "reduce": (Op.REDUCE, Op.REDUCE_RECV),
+        "copy": (Op.COPY,), "record": (Op.RECORD,), "wait": (Op.WAIT,)}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class RowName:
         return line == self.line and self.column in (None, column) and (self.file is None or file.endswith(self.file))
 
     def _marked(self, table: OpTable, row: int) -> bool:
-        known: dict[str, object] = {"rank": int(table.rank[row]), "step": int(table.step[row]), "stream": stream(table, row)}
+        known: dict[str, object] = {"rank": table.rank[row], "step": table.step[row], "stream": stream(table, row)}
         for _, values in reversed(list(table.origins(row))):
             known |= values
         for name, value in self.marks:
