@@ -1,0 +1,58 @@
+"""Rows, places and loop values in words, for messages."""
+
+from __future__ import annotations
+
+from schedlang.diagnostics import Note
+from schedlang.ir.table import NONE, OpTable
+from schedlang.ops import Op
+from schedlang.source import Location
+
+
+def chunks_text(table: OpTable, buffer: int, chunk: int, count: int = 1) -> str:
+    """``data[3]``, ``data[3:5]``; ``nothing`` for no buffer."""
+    if not 0 <= buffer < len(table.buffers):
+        return "nothing" if buffer == NONE else f"buffer {buffer}"
+    span = f"{chunk}" if count == 1 else f"{chunk}:{chunk + count}"
+    return f"{table.buffers[buffer].name}[{span}]"
+
+
+def event_text(table: OpTable, event: int) -> str:
+    """``staged[3]``, ``staged[3, 0]``; without brackets where the only index is 0."""
+    indices = table.event_indices[event]
+    inside = "" if indices in ((), (0,)) else f"[{', '.join(map(str, indices))}]"
+    return table.events[event] + inside
+
+
+def row_text(table: OpTable, row: int) -> str:
+    """What a row does, for example ``send data[3] from rank 0 to rank 1``."""
+    op, rank, peer = Op(int(table.op[row])), int(table.rank[row]), int(table.peer[row])
+    if op in (Op.RECORD, Op.WAIT):
+        return f"{op.name.lower()} {event_text(table, int(table.event[row]))} on rank {rank}"
+    what = chunks_text(table, int(table.buffer[row]), int(table.chunk[row]), int(table.count[row]))
+    if op is Op.SEND:
+        return f"send {what} from rank {rank} to rank {peer}"
+    if op in (Op.RECV, Op.REDUCE_RECV):
+        verb = "receive" if op is Op.RECV else "reduce-receive"
+        return f"{verb} {what} on rank {rank} from rank {peer}"
+    source = chunks_text(table, int(table.from_buffer[row]), int(table.from_chunk[row]), int(table.count[row]))
+    return f"{op.name.lower()} {source} into {what} on rank {rank}"
+
+
+def lane_text(table: OpTable, row: int) -> str:
+    """``rank 2, stream wire, step 4``."""
+    return f"rank {int(table.rank[row])}, stream {table.streams[int(table.stream[row])]}, step {int(table.step[row])}"
+
+
+def turn_text(table: OpTable, row: int) -> str:
+    """The values of the loop variables round a row: ``s=3, r=17``; empty where there are none."""
+    return ", ".join(f"{name}={value}" for name, value in table.origin(row)[1].items())
+
+
+def location(table: OpTable, row: int) -> Location | None:
+    return table.origin(row)[0]
+
+
+def row_note(table: OpTable, row: int, prefix: str = "") -> Note:
+    """A note at the place of a row that says what it does and in which turn."""
+    turn = turn_text(table, row)
+    return Note(f"{prefix}{row_text(table, row)}" + (f" ({turn})" if turn else ""), location(table, row))
