@@ -66,7 +66,7 @@ def interpret(table: OpTable, inputs: Sequence[Mapping[str, Array] | None] | int
     return Outcome(
         sends=sends, finished=finished, outputs=outputs, blocked=findings.blocked(table, program, model),
         unmatched=findings.unmatched(program), mismatched=findings.mismatched(table, program),
-        misfits=tuple(machine.misfits), uninitialised=tuple(machine.uninitialised), conflicts=tuple(machine.conflicts),
+        misfits=tuple(machine.misfits), uninitialised=tuple(machine.uninitialised), conflicts=findings.conflicts(program),
         recorded_twice=tuple(machine.recorded_twice), never_recorded=findings.never_recorded(program),
         wrong=wrong if finished else (), memory=machine.memory, **facts)
 

@@ -31,6 +31,20 @@ def mismatched(table: OpTable, program: Program) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(p for p in pairs if table.count[p[0]] != table.count[p[1]]))
 
 
+def conflicts(program: Program) -> tuple[tuple[int, int, Location], ...]:
+    """Where a step writes a location twice, not only by reductions."""
+    found: list[tuple[int, int, Location]] = []
+    for lane in program.lanes:
+        for step in lane.steps:
+            writers: dict[Location, Operation] = {}
+            for operation in step.operations:
+                for location in operation.writes:
+                    first = writers.setdefault(location, operation)
+                    if first is not operation and not (first.accumulates and operation.accumulates):
+                        found.append((first.row, operation.row, location))
+    return tuple(found)
+
+
 def never_recorded(program: Program) -> tuple[int, ...]:
     """The rows of waits for events that nothing records."""
     return tuple(sorted(o.row for o in program.operations()

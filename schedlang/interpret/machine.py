@@ -60,7 +60,6 @@ class Machine:
         self._recorded: dict[tuple[int, int], Clock] = {}
         self.uninitialised: dict[tuple[int, Location], None] = {}
         self.misfits: dict[tuple[int, Location], None] = {}
-        self.conflicts: list[tuple[int, int, Location]] = []
         self.recorded_twice: list[int] = []
 
     def run(self) -> None:
@@ -84,7 +83,6 @@ class Machine:
         before = lane.steps[lane.at - 1].completed if lane.at else np.zeros(self._lanes, np.int64)
         assert before is not None
         step.posted = self._tick(before, lane, 2 * lane.at + 1)
-        self._note_conflicts(step)
         changed: list[Message] = []
         for operation in sorted((o for o in step.operations if o.connection_out), key=lambda o: o.send_row):
             assert operation.connection_out is not None
@@ -134,14 +132,6 @@ class Machine:
         self._recorded[rank, operation.event] = clock
         for waiting in self._waiting[rank, operation.event]:
             self._consider(waiting)
-
-    def _note_conflicts(self, step: Step) -> None:
-        writers: dict[Location, Operation] = {}
-        for operation in step.operations:
-            for location in operation.writes:
-                first = writers.setdefault(location, operation)
-                if first is not operation and not (first.accumulates and operation.accumulates):
-                    self.conflicts.append((first.row, operation.row, location))
 
     # ---- completion: docs/decisions/0001 -----------------------------------------------------------------------------
 
