@@ -1,0 +1,100 @@
+"""The NumPy back end: all ranks in one process, whole steps at a time. README.md says how and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from weakref import ref
+
+import numpy as np
+
+from schedlang.backend import Progress
+from schedlang.backends.numpy.execute import Piece, execute
+from schedlang.backends.numpy.fit import require_fit
+from schedlang.backends.numpy.plan import Plan, plan
+from schedlang.binding import Ranges, bind, ends, starts
+from schedlang.diagnostics import SchedError, error
+from schedlang.dtypes import accumulator, named, require_defined
+from schedlang.ir.table import Array, OpTable
+from schedlang.ops import COLLECTIVES, REDUCE_OPS
+from schedlang.verify.matching import match
+from schedlang.verify.order import order
+
+
+class NumpyBackend:
+    """See :class:`schedlang.backend.Backend`."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        self._last: tuple[ref[OpTable], Plan] | None = None
+
+    def available(self) -> str | None:
+        return None
+
+    def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,
+            accumulate: str | None = None, progress: Progress | None = None) -> list[dict[str, Array]]:
+        """See :meth:`schedlang.backend.Backend.run`. Raises SchedError also where the table cannot be executed to its end
+        (unmatched transfers, a deadlock), and SL802 where a value would move into a part too short for it."""
+        bound = bind(table, inputs)
+        op = op or table.collective.op
+        if op is not None:
+            require_defined(op, bound.dtype)
+        held = accumulator(accumulate, bound.dtype)
+        rounded = held.numpy
+        if held.name in ("float16", "bfloat16"):        # exact in float32, and there several times as fast
+            held = named("float32")
+        steps = self._plan(table)
+        feeds = [Piece(_first(table, steps, b, r, chunks), bound.lengths(b, r, chunks), inputs[r][table.buffers[b].name])
+                 for r, b, chunks in _each(table, starts(table))]
+        results: list[dict[str, Array]] = [{} for _ in range(table.ranks)]
+        drains = []
+        for r, b, chunks in _each(table, ends(table)):
+            lengths = bound.lengths(b, r, chunks)
+            array = results[r][table.buffers[b].name] = np.empty(int(lengths.sum()), bound.dtype.numpy)
+            drains.append(Piece(_first(table, steps, b, r, chunks), lengths, array, _divisor(table, op, b, r, chunks)))
+        require_fit(table, steps, bound)
+        execute(steps, feeds, drains, held=held.numpy, rounded=rounded, op=op, progress=progress)
+        return results
+
+    def _plan(self, table: OpTable) -> Plan:
+        if self._last is not None and self._last[0]() is table:
+            return self._last[1]
+        pairs = match(table)
+        faults = [d for d in pairs.diagnostics if d.severity.name == "ERROR"]
+        if faults:
+            raise SchedError(faults)
+        when = order(table, pairs)
+        if not when.complete:
+            raise SchedError(error("SL305", f"{table.name} cannot be executed to its end: operations wait for each other",
+                                   help="see what `schedlang verify` says"))
+        made = plan(table, pairs.partner, when.posted, when.done, when.ready)
+        self._last = ref(table), made
+        return made
+
+
+def _each(table: OpTable, ranges: Ranges) -> Iterator[tuple[int, int, range]]:
+    """(rank, buffer, chunks) of all ranges."""
+    names = {b.name: i for i, b in enumerate(table.buffers)}
+    for rank, here in enumerate(ranges):
+        for name, chunks in here.items():
+            yield rank, names[name], chunks
+
+
+def _first(table: OpTable, steps: Plan, buffer: int, rank: int, chunks: range) -> int:
+    return int(steps.base[buffer]) + rank * table.buffers[buffer].chunks + chunks.start
+
+
+def _divisor(table: OpTable, op: str | None, buffer: int, rank: int, chunks: range) -> int | Array | None:
+    """What results are divided by at the end: by how many values each is the reduction of."""
+    if op is None or not REDUCE_OPS[op].divides or not COLLECTIVES[table.collective.name].reduces:
+        return None
+    ensures = table.collective.ensures
+    if ensures is None:
+        return table.ranks
+    divisor = np.ones(len(chunks), np.int64)
+    mine = np.flatnonzero((ensures.buffer == buffer) & (ensures.rank == rank))
+    divisor[np.asarray(ensures.chunk)[mine] - chunks.start] = np.diff(ensures.starts)[mine]
+    return divisor
+
+
+backend = NumpyBackend()

@@ -1,0 +1,71 @@
+"""Do the values fit the parts they move into? A value keeps its length; parts of one buffer may differ by an element."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schedlang.backends.numpy.plan import Plan, spread
+from schedlang.binding import Bound, index_of, starts
+from schedlang.diagnostics import SchedError, error
+from schedlang.ir.table import NONE, Array, OpTable
+
+
+def require_fit(table: OpTable, plan: Plan, bound: Bound) -> None:
+    """Raises SchedError (SL802) where, with these sizes, a value moves into a shorter part, or two values of different
+    lengths are reduced."""
+    room, own = _rooms(table, plan, bound)
+    if not own.any() or room[own].min() == room.max():
+        return                                              # all parts are equally long
+    target, owner = spread(plan.target, plan.count)
+    source, _ = spread(plan.source, plan.count)
+    operand, _ = spread(plan.operand, plan.count)
+    operand[plan.operand[owner] == NONE] = NONE
+    fixed = np.append(own, np.zeros(plan.temporaries + 1, bool))            # the last one stands for "no operand"
+    room = np.append(room, np.full(plan.temporaries + 1, np.iinfo(np.int64).max))
+    plain = fixed[target] & fixed[source] & (room[target] == room[source])
+    plain &= (operand == NONE) | (fixed[operand] & (room[operand] == room[source]))
+    if plain.all():
+        return                                              # every move stays among parts of one length
+    held = np.full(len(room), NONE, np.int64)               # the length of what a location holds; NONE: nothing yet
+    for rank, ranges in enumerate(starts(table)):
+        for name, chunks in ranges.items():
+            index = index_of(table, name)
+            first = int(plan.base[index]) + rank * table.buffers[index].chunks
+            held[first + chunks.start : first + chunks.stop] = room[first + chunks.start : first + chunks.stop]
+    group = plan.group[owner]
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [len(group)]]).tolist()
+    for a, b in zip(bounds, bounds[1:], strict=False):
+        to, value, with_ = target[a:b], held[source[a:b]], operand[a:b]
+        other = held[with_]
+        unequal = (with_ != NONE) & (other != value) & (value != NONE) & (other != NONE)
+        wrong = np.flatnonzero((value > room[to]) | unequal)
+        if len(wrong):
+            at = a + int(wrong[0])
+            raise _misfit(table, bound, int(plan.row[owner[at]]), int(held[source[at]]),
+                          int(held[operand[at]]) if unequal[wrong[0]] else int(room[target[at]]), bool(unequal[wrong[0]]))
+        held[to] = value
+
+
+def _rooms(table: OpTable, plan: Plan, bound: Bound) -> tuple[Array, Array]:
+    """Per location, the length of its part, and whether that is its own (scratch parts have the longest there is)."""
+    room = np.zeros(plan.locations, np.int64)
+    own = np.zeros(plan.locations, bool)
+    for index, buffer in enumerate(table.buffers):
+        for rank in range(table.ranks) if buffer.only is None else [buffer.only]:
+            first = int(plan.base[index]) + rank * buffer.chunks
+            room[first : first + buffer.chunks] = bound.lengths(index, rank, range(buffer.chunks))
+            own[first : first + buffer.chunks] = buffer.role != "scratch"
+    return room, own
+
+
+def _misfit(table: OpTable, bound: Bound, row: int, length: int, other: int, reduced: bool) -> SchedError:
+    location, values = table.origin(row)
+    turn = ", ".join(f"{n}={v}" for n, v in values.items())
+    what = (f"a value of {length} elements is reduced with one of {other}" if reduced
+            else f"a value of {length} elements moves into a part of {other}")
+    even = bound.elements // table.chunks * table.chunks
+    near = [] if table.collective.counts is not None else [n for n in (even, even + table.chunks) if n]
+    return SchedError(error(
+        "SL802", f"{what}: {bound.elements} elements do not divide evenly into the chunks of {table.name}"
+                 + (f" ({turn})" if turn else ""), location,
+        help=f"use {' or '.join(map(str, near))} elements" if near else "make all counts equal", row=row))
