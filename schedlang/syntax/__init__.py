@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from schedlang.diagnostics import Diagnostic, SchedError, error
-from schedlang.source import Source, Span
+from schedlang.source import Source
 from schedlang.syntax import tables
 from schedlang.syntax.builder import Builder
 from schedlang.syntax.lexer import Tokens, lex
@@ -32,18 +33,37 @@ def read(path: str) -> Source:
 
 
 def parse(source: Source) -> tuple[File | None, list[Diagnostic]]:
-    """The tree of a text, or None and every syntax error found (at most 20), in the order of their places."""
+    """The tree of a text, or None and the syntax errors found (at most 20), in the order of their places."""
     tokens = lex(source)
-    if not tokens.diagnostics:
-        file = run(tables.load(), tokens, Builder(source), "file")
-        if isinstance(file, File):
-            return replace(file, comments=tuple(tokens.comments)), []
-    from schedlang.syntax.recover import errors
-
-    return None, errors(tables.load(), tokens, "file")
+    file, diagnostics = _parse(tokens, "file")
+    return (replace(file, comments=tuple(tokens.comments)) if isinstance(file, File) else None), diagnostics
 
 
 def parse_value(text: str, label: str) -> Expr:
     """The value in ``text``, for example of ``-p k=...``; ``label`` stands for the path in messages. Raises SchedError."""
-    tokens = lex(Source(label, text), inline=True)
-    raise NotImplementedError
+    value, diagnostics = _parse(lex(Source(label, text), inline=True), "value")
+    if diagnostics:
+        raise SchedError(diagnostics)
+    return cast("Expr", value)
+
+
+def format_file(file: File) -> str:
+    """The text of a tree in the usual layout; see :mod:`schedlang.syntax.format`."""
+    from schedlang.syntax.format import format_file
+
+    return format_file(file)
+
+
+def _parse(tokens: Tokens, start: str) -> tuple[File | Expr | None, list[Diagnostic]]:
+    table = tables.load()
+    if not tokens.diagnostics:
+        builder = Builder(tokens.source)
+        made: File | Expr | None = run(table, tokens, builder, start)
+        if made is not None:
+            from schedlang.syntax.limits import findings
+
+            wrong = findings(made, tokens, builder)
+            return (None, wrong) if wrong else (made, [])
+    from schedlang.syntax.recover import errors
+
+    return None, errors(table, tokens, start)

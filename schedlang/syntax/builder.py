@@ -108,6 +108,8 @@ def leftmost(node: Expr) -> Expr | None:
 class Builder:
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.ranges: list[Span] = []
+        """where something is looped over ``range(...)``"""
 
     # ---- files and values
 
@@ -260,6 +262,7 @@ class Builder:
     # ---- blocks
 
     def for_(self, span: Span, var: str, values: Expr, body: Body) -> For:
+        self.note_range(values)
         return For(span, var, values, body)
 
     def if_(self, span: Span, condition: Expr, body: Body, *rest: Any) -> If:
@@ -333,7 +336,12 @@ class Builder:
         return ListExpr(span, items or ())
 
     def comprehension(self, span: Span, element: Expr, var: str, source: Expr, condition: Expr | None) -> Comp:
+        self.note_range(source)
         return Comp(span, element, var, source, condition)
+
+    def note_range(self, values: Expr) -> None:
+        if isinstance(values, Call) and values.function == "range":
+            self.ranges.append(values.span)
 
     def items(self, span: Span, *items: Expr) -> tuple[Expr, ...]:
         return items

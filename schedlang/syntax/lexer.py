@@ -17,7 +17,8 @@ from schedlang.syntax import tables
 from schedlang.syntax.tree import Comment
 
 ERROR = -1
-MAX_BRACKETS = 100
+MAX_DEPTH = 100
+"""how deep brackets, and expressions, may nest: what walks a tree may recurse"""
 MAX_BLOCKS = 50
 MAX_INT = 2**63 - 1
 
@@ -41,7 +42,7 @@ class Tokens:
     comments: list[Comment] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     long_lines: bool = False
-    """whether a logical line has so many tokens that its expressions may be too deep"""
+    """whether a logical line has more than ``MAX_DEPTH`` tokens, so that its expressions may be too deep"""
 
     def span(self, k: int) -> Span:
         return Span(self.source, self.starts[k], self.ends[k])
@@ -62,7 +63,7 @@ def _pattern() -> tuple[re.Pattern[str], dict[str, int], dict[str, int], list[in
         r"\r?\n",
         regexes["INT"] + r"(?!\w|\.[0-9])",
         regexes["DOC"],
-        regexes["STRING"],
+        rf'(?!""")(?:{regexes["STRING"]})',
         ignored["COMMENT"],
         r"[0-9]\w*(?:\.[0-9]\w*)?",  # what looks like a number and is none
         r'"""[\s\S]*|"[^\n]*',  # text without its closing quotes
@@ -151,8 +152,8 @@ class _Lexer:
                 ends.append(end)
                 if word in "([":
                     brackets.append((word, start))
-                    if len(brackets) > MAX_BRACKETS:
-                        self.strange("SL104", f"brackets nest more than {MAX_BRACKETS} deep", start, end,
+                    if len(brackets) > MAX_DEPTH:
+                        self.strange("SL104", f"brackets nest more than {MAX_DEPTH} deep", start, end,
                                      "name the inner parts with let")
                 elif word in ")]" and brackets:
                     self.close(word)
@@ -192,7 +193,7 @@ class _Lexer:
 
     def end_line(self) -> None:
         self.emit_line(self.newline)
-        if len(self.out.kinds) - self.line_begin > MAX_BRACKETS:
+        if len(self.out.kinds) - self.line_begin > MAX_DEPTH:
             self.out.long_lines = True
         self.line_begin = len(self.out.kinds)
         self.reported = False
@@ -215,7 +216,11 @@ class _Lexer:
             return True
         known = indent in self.indents
         mixed = not known and not top.startswith(indent)
+        # An indentation between two blocks counts as the inner one's, unless the line can only stand at the outermost level.
+        outermost = self.source.text[start:end] in ("schedule", "fn", "import")
         while len(self.indents) > 1 and _width(self.indents[-1]) > _width(indent):
+            if not known and not outermost and _width(self.indents[-2]) < _width(indent):
+                break
             self.indents.pop()
             self.emit_line(self.dedent)
         if not known:
