@@ -1,0 +1,24 @@
+"""Sphinx: build with `make docs`."""
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from generate import generate  # noqa: E402
+
+from schedlang.version import __version__  # noqa: E402
+
+generate()
+
+project = "schedlang"
+author = "the schedlang authors"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "reference/generated"]
+html_theme = "alabaster"
+html_theme_options = {"description": "schedules of collective communication", "fixed_sidebar": True}
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
