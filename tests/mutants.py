@@ -1,6 +1,6 @@
 """Mutants: tables with one thing changed. Any table will do: random ones, shipped schedules.
 
-A mutant is legal in form (no gaps in the steps, fused sends with their receives), but may break a rule of its own (a chunk
+A mutant is legal in form (no gaps in the steps, fused sends with their receives), but may break another rule (a chunk
 outside its buffer, an event recorded twice): see ``ir.legal.check``.
 """
 
@@ -95,7 +95,8 @@ class Draft:
             if (other["rank"], other["stream"]) == (row["rank"], row["stream"]) and other["step"] > row["step"]:
                 other["step"] += 1
         at = next(i for i, r in enumerate(self.rows) if r is row)
-        self.rows.insert(at + 1, {**copy, "id": max(r["id"] for r in self.rows) + 1, "step": row["step"] + 1, "of": NONE})
+        fresh = max(r["id"] for r in self.rows) + 1
+        self.rows.insert(at + 1, {**copy, "id": fresh, "step": row["step"] + 1, "of": NONE})
 
 
 def _group(rows: list[Row], key: Callable[[Row], object]) -> dict:  # type: ignore[type-arg]
@@ -371,7 +372,8 @@ def fuse(d: Draft) -> bool:
             for receive in a:
                 for send in (*a, *b):
                     alike = all(receive[c] == send[c] for c in ("buffer", "chunk", "count"))
-                    if alike and receive["op"] in (Op.RECV, Op.REDUCE_RECV) and send["op"] == Op.SEND and send["of"] == NONE:
+                    plain = send["op"] == Op.SEND and send["of"] == NONE
+                    if alike and plain and receive["op"] in (Op.RECV, Op.REDUCE_RECV):
                         candidates.append((receive, send))
     if not candidates:
         return False
@@ -384,16 +386,16 @@ def fuse(d: Draft) -> bool:
 
 MUTATIONS: dict[str, Callable[[Draft], bool]] = {
     m.__name__: m for m in (
-        drop_row, drop_pair, duplicate_row, duplicate_pair, redirect, redirect_pair, shift_chunk, shift_pair, swap_steps,
-        swap_far_steps, merge_steps, split_step, send_to_reduce, move_step, drop_wait, drop_event, drop_record,
+        drop_row, drop_pair, duplicate_row, duplicate_pair, redirect, redirect_pair, shift_chunk, shift_pair,
+        swap_steps, swap_far_steps, merge_steps, split_step, send_to_reduce, move_step, drop_wait, drop_event, drop_record,
         change_count, change_pair_count, change_buffer, change_chan, swap_rows, fuse)
 }
 """All mutations, by name."""
 
 
 def mutate(table: OpTable, kind: str, rng: random.Random) -> OpTable | None:
-    """``table`` with one mutation; None where it has nothing for it to change. A numbering that the table has stays as it
-    was, right or wrong."""
+    """``table`` with one mutation; None where it has nothing for it to change. A numbering that the table has stays as
+    it was, right or wrong."""
     draft = Draft(table, rng)
     if not draft.rows or not MUTATIONS[kind](draft) or not draft.rows:
         return None

@@ -24,6 +24,7 @@ from schedlang.interpret.order import Adversarial, InOrder, Order, Random
 from schedlang.interpret.outcome import Blocked, Outcome, Race, Wrong
 from schedlang.interpret.program import load
 from schedlang.interpret.run import Backend, Numbers, Payload, Symbols, backend
+from schedlang.interpret.sizes import Sizes
 from schedlang.ir.table import Array, OpTable
 
 __all__ = ["Backend", "Blocked", "Location", "Outcome", "Race", "Wrong", "backend", "interpret"]
@@ -57,16 +58,18 @@ def interpret(table: OpTable, inputs: Sequence[Mapping[str, Array] | None] | int
     machine.run()
     finished = all(lane.at == len(lane.steps) for lane in program.lanes)
     outputs, wrong = payload.judge(machine.memory)
+    empty = Sizes.nominal(table).empty()
     facts: dict[str, Any] = {}
     if clocks:
         facts["ambiguous"] = findings.ambiguous(program)
-        facts["races"] = findings.races(program)
+        facts["races"] = findings.races(program, empty)
         if finished and table.collective.name == "barrier":
             facts["unordered"] = findings.unordered_ends(table, program)
     return Outcome(
         sends=sends, finished=finished, outputs=outputs, blocked=findings.blocked(table, program, model),
         unmatched=findings.unmatched(program), mismatched=findings.mismatched(table, program),
-        misfits=tuple(machine.misfits), uninitialised=tuple(machine.uninitialised), conflicts=findings.conflicts(program),
+        misfits=tuple(machine.misfits), uninitialised=tuple(machine.uninitialised),
+        conflicts=findings.conflicts(program, empty),
         recorded_twice=tuple(machine.recorded_twice), never_recorded=findings.never_recorded(program),
         wrong=wrong if finished else (), memory=machine.memory, **facts)
 

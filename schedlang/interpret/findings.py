@@ -4,7 +4,7 @@ order."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import pairwise
 
 from schedlang.interpret.conditions import Location
@@ -31,14 +31,14 @@ def mismatched(table: OpTable, program: Program) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(p for p in pairs if table.count[p[0]] != table.count[p[1]]))
 
 
-def conflicts(program: Program) -> tuple[tuple[int, int, Location], ...]:
+def conflicts(program: Program, empty: Set[Location]) -> tuple[tuple[int, int, Location], ...]:
     """Where a step writes a location twice, not only by reductions."""
     found: list[tuple[int, int, Location]] = []
     for lane in program.lanes:
         for step in lane.steps:
             writers: dict[Location, Operation] = {}
             for operation in step.operations:
-                for location in operation.writes:
+                for location in (at for at in operation.writes if at not in empty):
                     first = writers.setdefault(location, operation)
                     if first is not operation and not (first.accumulates and operation.accumulates):
                         found.append((first.row, operation.row, location))
@@ -138,12 +138,12 @@ def _accesses(operations: Iterable[Operation]) -> Iterator[tuple[Location, Step,
             yield location, operation.step, operation.row, False
 
 
-def races(program: Program) -> tuple[Race, ...]:
+def races(program: Program, empty: Set[Location]) -> tuple[Race, ...]:
     """Accesses of two lanes to one location, one of them a write, of which neither's step ends before the other's
     begins."""
     by_location: dict[Location, list[tuple[Step, int, bool]]] = defaultdict(list)
     for location, step, row, writes in _accesses(program.operations()):
-        if step.posted is not None:
+        if step.posted is not None and location not in empty:
             by_location[location].append((step, row, writes))
     found: dict[tuple[int, int], Race] = {}
     for location, accesses in by_location.items():

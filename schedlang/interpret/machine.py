@@ -15,7 +15,7 @@ import numpy as np
 
 from schedlang.interpret.conditions import Location
 from schedlang.interpret.order import Order
-from schedlang.interpret.program import Clock, Lane, Message, Operation, Program, Step, Value
+from schedlang.interpret.program import Clock, Lane, Message, Operation, Program, Value
 from schedlang.interpret.values import Combine
 from schedlang.ir.table import Array
 from schedlang.ops import Op

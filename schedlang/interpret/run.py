@@ -41,7 +41,7 @@ class Symbols:
         self._table, self._conditions = table, conditions(table)
         self._names = self._conditions.initial
         self._index = {name: i for i, name in enumerate(self._names)}
-        self._sizes = Sizes(table, table.chunks)
+        self._sizes = Sizes.nominal(table)
         units = np.eye(len(self._names), dtype=np.int64)
         self.memory: dict[Location, Array] = {name: units[i] for i, name in enumerate(self._names)}
         _fill_empty_parts(table, self._sizes, self.memory, np.zeros(len(self._names), np.int64))
@@ -109,7 +109,7 @@ class Numbers:
     def random(cls, table: OpTable, seed: int, op: str | None = None) -> Numbers:
         """Random int64 below 2^40, one element a chunk (as many as the counts say of a v-collective)."""
         generator = np.random.default_rng(seed)
-        sizes = Sizes(table, 1 if COLLECTIVES[table.collective.name].family == "custom" else table.chunks)
+        sizes = Sizes.nominal(table)
         inputs: list[dict[str, Array]] = [{} for _ in range(table.ranks)]
         for (rank, buffer), chunks in _by_buffer(conditions(table).initial).items():
             length = sum(sizes.of(buffer, rank)[c] for c in chunks)
@@ -163,13 +163,12 @@ def _by_buffer(locations: Sequence[Location]) -> dict[tuple[int, int], list[int]
 
 
 def _fill_empty_parts(table: OpTable, sizes: Sizes, memory: dict[Location, Array], empty: Array) -> None:
-    """A part of no elements that is no scratch has nothing that could be uninitialised."""
-    for b, buffer in enumerate(table.buffers):
+    """A part of no elements has nothing that could be uninitialised."""
+    for b in range(len(table.buffers)):
         for r in range(table.ranks):
-            if buffer.role != "scratch":
-                for c, length in enumerate(sizes.of(b, r)):
-                    if length == 0:
-                        memory.setdefault((r, b, c), empty)
+            for c, length in enumerate(sizes.of(b, r)):
+                if length == 0:
+                    memory.setdefault((r, b, c), empty)
 
 
 def _elements(table: OpTable, given: Mapping[tuple[int, str], int]) -> int:

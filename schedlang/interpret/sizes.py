@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
+from schedlang.interpret.conditions import Location
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES
 
@@ -46,6 +47,16 @@ class Sizes:
         self._counts = None if counts is None else np.asarray(counts)
         listed = [] if self._counts is None else self._counts.ravel().tolist()
         self.longest = max([0, *self._long, *self._block, *listed])
+
+    @classmethod
+    def nominal(cls, table: OpTable) -> Sizes:
+        """One element a chunk, or as many as the counts say; none in a barrier."""
+        return cls(table, 1 if table.collective.name == "custom" else table.chunks)
+
+    def empty(self) -> set[Location]:
+        """The locations that have no elements: nothing is ever read or written there."""
+        return {(r, b, c) for r in range(self._table.ranks) for b in range(len(self._table.buffers))
+                for c, length in enumerate(self.of(b, r)) if not length}
 
     def of(self, buffer: int, rank: int) -> list[int]:
         """The lengths of the parts of a buffer at a rank: all of them, in chunk order."""
