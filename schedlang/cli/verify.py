@@ -13,6 +13,7 @@ from schedlang.cli.common import (
     EXIT_CLEAN,
     bad_option,
     exit_code,
+    expand_case,
     is_table,
     rank_counts,
     read_table,
@@ -25,6 +26,7 @@ from schedlang.diagnostics import Diagnostic, SchedError, error
 
 if TYPE_CHECKING:
     from schedlang.expand import Value
+    from schedlang.ir.table import OpTable
     from schedlang.report import Report
     from schedlang.verify.sends import Sends
 
@@ -56,7 +58,7 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
     if why is not None:
         from schedlang.cli.why import explain
 
-        return explain(paths, why, job)
+        return explain(job.tables(paths), why, job.sends)
     color = wants_color(sys.stdout)
     reports: list[Report] = []
     problems: list[Diagnostic] = []
@@ -125,6 +127,24 @@ class _Job:
                     yield failure
         except SchedError as failure:
             yield failure
+
+    def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:
+        """The tables of the one schedule that is named, for all its cases, as far as they expand."""
+        from schedlang.expand import load_program
+
+        if len(paths) != 1:
+            raise bad_option("--why looks at one schedule", help="name one: FILE or FILE::NAME")
+        file, name = split_name(paths[0])
+        if is_table(file):
+            table = read_table(file, name, self.op)
+            yield {"ranks": table.ranks, **table.params}, table
+            return
+        program = load_program(file)
+        name = program.main(name)
+        for values in self.cases(program, name):
+            expanded, _ = expand_case(program, name, values, op=self.op, max_ops=self.max_ops)
+            if expanded is not None:
+                yield values, expanded
 
     def cases(self, program: Any, name: str) -> list[dict[str, Any]]:
         from schedlang.expand import cases

@@ -1,0 +1,95 @@
+"""``schedlang verify --why A B``: what orders two operations, if anything does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, bad_option
+from schedlang.cli.rows import RowName
+from schedlang.diagnostics import SchedError
+from schedlang.ir.table import OpTable
+from schedlang.render.words import operation, origin, stream
+
+if TYPE_CHECKING:
+    from schedlang.verify.matching import Matching
+    from schedlang.verify.sends import Sends
+    from schedlang.verify.why import Hop
+
+_BECAUSE = {
+    "lane": "comes later on the same stream:",
+    "message": "its message is received by",
+    "event": "its event is waited for by",
+    "fused": "is passed on by",
+    "room": "makes room for",
+    "head": "is received before",
+}
+
+
+def explain(tables: Iterable[tuple[Mapping[str, Any], OpTable]], names: tuple[str, str], sends: Sends) -> int:
+    """Prints what orders two operations, in the first of the tables in which both exist; 1 where nothing does.
+
+    Raises SchedError (SL806) where no table has both.
+    """
+    from schedlang.render.verdict import values_text
+    from schedlang.verify.matching import match
+
+    first, second = (RowName.parse(name) for name in names)
+    problem: SchedError | None = None
+    for values, table in tables:
+        try:
+            a, b = first.find(table), second.find(table)
+        except SchedError as failure:
+            problem = failure
+            continue
+        if a == b:
+            raise bad_option(f"{first.text} and {second.text} are one operation: {sentence(table, a)}")
+        known = values_text([values])
+        click.echo(f"{table.name}{' with ' if known else ''}{known}")
+        found = False
+        for line in lines(table, match(table, sends), a, b, sends):
+            click.echo(line)
+            found = found or line.startswith("    ")
+        return EXIT_CLEAN if found else EXIT_FINDINGS
+    raise problem or bad_option("there is no schedule in which to look for operations")
+
+
+def lines(table: OpTable, matching: Matching, a: int, b: int, sends: Sends) -> Iterator[str]:
+    """The chain from one row to the other, in either direction, an indented line a link; else that there is none."""
+    from schedlang.verify.why import path
+
+    yield f"  A: {sentence(table, a)}"
+    yield f"  B: {sentence(table, b)}"
+    together = all(getattr(table, c)[a] == getattr(table, c)[b] for c in ("rank", "stream", "step"))
+    if together:
+        yield "Both stand in one step: they are posted together, and nothing orders them."
+        return
+    for x, y, order in ((a, b, "A comes before B"), (b, a, "B comes before A")):
+        hops = path(table, matching, x, y, sends)
+        if hops is not None:
+            yield f"{order}:"
+            yield from _chain(table, hops, x)
+            return
+    for x, y, order in ((a, b, "B cannot end before A begins, but nothing keeps B from beginning before A ends"),
+                        (b, a, "A cannot end before B begins, but nothing keeps A from beginning before B ends")):
+        hops = path(table, matching, x, y, sends, start="post", until="end")
+        if hops is not None:
+            yield f"{order}:"
+            yield from _chain(table, hops, x)
+            return
+    yield "Nothing orders them: no chain of steps, messages and events leads from one to the other."
+
+
+def _chain(table: OpTable, hops: Iterable[Hop], start: int) -> Iterator[str]:
+    yield f"    {sentence(table, start)}"
+    for hop in hops:
+        yield f"    {_BECAUSE[hop.kind]} {sentence(table, hop.after)}"
+
+
+def sentence(table: OpTable, row: int) -> str:
+    """``rank 2, stream wire, step 3: send data[1] to 0 (line 12, s=3)``."""
+    where = origin(table, [row])
+    on = f", stream {stream(table, row)}" if len(table.streams) > 1 else ""
+    return f"rank {table.rank[row]}{on}, step {table.step[row]}: {operation(table, row)}{f' ({where})' if where else ''}"
