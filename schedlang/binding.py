@@ -61,6 +61,10 @@ class Bound:
         """The elements in each of some chunks of a buffer on a rank: int64."""
         return np.diff(self.layout.starts(buffer, rank)[chunks.start : chunks.stop + 1])
 
+    def lengths_of(self, buffer: str, rank: int, chunks: range) -> Array:
+        """As :meth:`lengths`, for a buffer by its name."""
+        return self.lengths(index_of(self.layout.table, buffer), rank, chunks)
+
 
 def bind(table: OpTable, inputs: Sequence[Mapping[str, Array]]) -> Bound:
     """Raises SchedError: SL801 where arrays are missing, superfluous or of different sizes, SL802 where their size does not

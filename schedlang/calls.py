@@ -1,0 +1,127 @@
+"""One call of a schedule: the caller's arrays to a back end and its results back, in the caller's library and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from schedlang.arrays import Taken, is_array, take
+from schedlang.backend import Backend, Progress
+from schedlang.binding import starts
+from schedlang.diagnostics import SchedError, error
+from schedlang.ir.table import Array, OpTable
+from schedlang.ops import COLLECTIVES
+
+
+def call(table: OpTable, inputs: Any, backend: Backend, *, accumulate: str | None = None, progress: Progress | None = None) -> Any:
+    """See :meth:`schedlang.schedule.Schedule.__call__`."""
+    wanted = starts(table)
+    op = table.collective.op
+    if COLLECTIVES[table.collective.name].family == "barrier":
+        _nothing(table, inputs)
+        backend.run(table, [{name: np.zeros(0, np.float32) for name in here} for here in wanted], op=op)
+        return [None] * table.ranks
+    stacked = is_array(inputs)
+    entries = _entries(table, inputs)
+    taken = [_taken(r, entry, wanted[r]) for r, entry in enumerate(entries)]
+    given = [(r, name, t) for r, here in enumerate(taken) for name, t in here.items()]
+    _require_one_kind(table, given)
+    flat = [{name: here[name].values for name in wanted[r]} for r, here in enumerate(taken)]
+    results = backend.run(table, flat, op=op, accumulate=accumulate, progress=progress)
+    if not given:
+        return [_plain(here) for here in results]
+    like = given[0][2]
+    shaped = [{name: value.reshape(_shape(table, taken[r], like, value)) for name, value in here.items()}
+              for r, here in enumerate(results)]
+    if stacked and all(len(here) == 1 for here in shaped) and len({v.shape for here in shaped for v in here.values()}) == 1:
+        return like.give(np.stack([v for here in shaped for v in here.values()]))
+    return [_plain({name: like.give(value) for name, value in here.items()}) for here in shaped]
+
+
+def _nothing(table: OpTable, inputs: Any) -> None:
+    if inputs is not None and not (isinstance(inputs, (list, tuple)) and all(entry is None for entry in inputs)):
+        raise SchedError(error("SL801", f"{table.name} is a barrier, which takes no arrays", help="call it without inputs"))
+
+
+def _entries(table: OpTable, inputs: Any) -> list[Any]:
+    if inputs is None:
+        inputs = [None] * table.ranks
+    if is_array(inputs):
+        if not inputs.shape:
+            raise SchedError(error("SL801", "the stacked inputs have no dimension to tell ranks apart",
+                                   help=f"stack {table.ranks} arrays along axis 0, or give a list"))
+        number = inputs.shape[0]
+    elif isinstance(inputs, (list, tuple)):
+        number = len(inputs)
+    else:
+        raise SchedError(error("SL801", f"inputs are a {type(inputs).__name__}",
+                               help="give a list with one array a rank, or one array stacked along axis 0"))
+    if number != table.ranks:
+        raise SchedError(error("SL801", f"{table.name} has {table.ranks} ranks, but there are inputs for {number}",
+                               help="give one entry a rank"))
+    return [inputs[r] for r in range(number)]
+
+
+def _taken(rank: int, entry: Any, wanted: Mapping[str, range]) -> dict[str, Taken]:
+    """A rank's arrays by buffer name. Where the collective reads nothing at a rank, an array there is only looked at."""
+    if entry is None:
+        if wanted:
+            raise SchedError(error("SL801", f"rank {rank} has no input", help=f"give it an array for {', '.join(wanted)}"))
+        return {}
+    if isinstance(entry, Mapping):
+        return {str(name): take(value, f"{name} of rank {rank}") for name, value in entry.items()}
+    if len(wanted) > 1:
+        raise SchedError(error("SL801", f"rank {rank} starts with several buffers: {', '.join(wanted)}",
+                               help="give a dict of arrays by buffer name"))
+    return {next(iter(wanted), ""): take(entry, f"the input of rank {rank}")}
+
+
+def _require_one_kind(table: OpTable, given: list[tuple[int, str, Taken]]) -> None:
+    family = COLLECTIVES[table.collective.name].family
+    for rank, _, t in given[1:]:
+        first_rank, _, first = given[0]
+        if t.dtype != first.dtype:
+            raise SchedError(error("SL803", f"the input of rank {rank} is {t.dtype.name}, but that of rank {first_rank} is "
+                                            f"{first.dtype.name}", help="convert all inputs to one dtype"))
+        if (t.library, t.device) != (first.library, first.device):
+            raise SchedError(error("SL801", f"the input of rank {rank} is a {t.kind}, but that of rank {first_rank} is a "
+                                            f"{first.kind}", help="bring all inputs to one library and device"))
+        if family in ("whole", "blocked") and t.shape != first.shape:
+            raise SchedError(error("SL801", f"the input of rank {rank} has shape {t.shape}, but that of rank {first_rank} has "
+                                            f"{first.shape}", help="all ranks bring arrays of one shape"))
+    for rank, _, t in given:
+        if family == "vector" and len(t.shape) != 1:
+            raise SchedError(error("SL801", f"the input of rank {rank} has shape {t.shape}, but the counts of "
+                                            f"{table.collective.name} are of elements in one dimension",
+                                   help="flatten it: array.reshape(-1)"))
+    if family == "blocked" and given and _divides(table):
+        shape = given[0][2].shape
+        if not shape or shape[0] % table.ranks:
+            near = [] if not shape else [n for n in (shape[0] // table.ranks * table.ranks,
+                                                     (shape[0] // table.ranks + 1) * table.ranks) if n]
+            raise SchedError(error("SL802", f"the inputs have shape {shape}, whose first dimension {table.ranks} ranks do not divide",
+                                   help=f"make it {' or '.join(map(str, near))}" if near else "give at least one dimension"))
+
+
+def _divides(table: OpTable) -> bool:
+    """Whether each rank brings the long buffer of a blocked collective."""
+    return COLLECTIVES[table.collective.name].long in ("input", "both")
+
+
+def _shape(table: OpTable, taken: Mapping[str, Taken], like: Taken, value: Array) -> tuple[int, ...]:
+    """The shape of a result."""
+    kind = COLLECTIVES[table.collective.name]
+    if kind.family == "custom":
+        return next((t.shape for t in taken.values() if t.values.size == value.size), (-1,))
+    if kind.family == "vector":
+        return (-1,)
+    if kind.family == "whole" or kind.long == "both":
+        return like.shape
+    first, *rest = like.shape or (1,)
+    return (first // table.ranks if kind.long == "input" else first * table.ranks, *rest)
+
+
+def _plain(here: Mapping[str, Any]) -> Any:
+    return dict(here) if len(here) > 1 else next(iter(here.values()), None)
