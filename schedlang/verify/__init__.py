@@ -1,0 +1,178 @@
+"""Proofs about op tables, one file a proof; :func:`verify` is their table of contents.
+
+For every interleaving that the semantics allows and every input: transfers match, nothing deadlocks, nothing races,
+nothing uninitialised is read, and every result holds what the collective says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from schedlang.diagnostics import Diagnostic, Severity
+from schedlang.ir import legal
+from schedlang.ir.table import OpTable
+from schedlang.ops import COLLECTIVES
+from schedlang.verify import barrier, deadlock, facts, matching, races
+from schedlang.verify.carriers import carriers
+from schedlang.verify.conditions import conditions, ensured
+from schedlang.verify.dataflow import judge
+from schedlang.verify.lengths import shorter_parts
+from schedlang.verify.order import Order, order
+from schedlang.verify.rounds import critical_path
+from schedlang.verify.sends import DEFAULT, Sends, depth_words
+from schedlang.verify.steps import Steps, steps
+from schedlang.verify.walk import Program
+
+__all__ = ["DEFAULT", "Proof", "Sends", "Verdict", "verify"]
+
+State = Literal["proved", "failed", "not judged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The outcome of one proof. ``detail`` says how it was proved, or why it was not judged."""
+
+    name: str
+    state: State
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found about a table.
+
+    ``proofs``: one for each property, in order. ``facts``: numbers and words about the schedule, values that JSON has
+    (docs of :mod:`schedlang.verify.facts`); ``agreement`` is True, False, or None where it is not judged. ``sends``: the
+    model of buffering that was used.
+    """
+
+    table: OpTable = field(repr=False)
+    sends: Sends
+    proofs: tuple[Proof, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    facts: Mapping[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every property was proved: no finding is an error."""
+        return all(d.severity < Severity.ERROR for d in self.diagnostics)
+
+    def proof(self, name: str) -> Proof:
+        """The proof of a property. KeyError where there is none of that name."""
+        found = next((p for p in self.proofs if p.name == name), None)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+
+def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = False) -> Verdict:
+    """Prove a table right, or say what is wrong with it.
+
+    A proof is judged where those before it make it meaningful: values only in an order that exists and is settled.
+    With ``require_agreement`` ranks that may end with different bits are an error.
+    """
+    report = _Report(table, sends)
+    if not report.judge("form", legal.check(table)):
+        return report.verdict("the table is not well-formed")
+    ill = steps(table)
+    settled = report.judge("steps", ill.diagnostics)
+    matched = matching.match(table, sends)
+    if not report.judge("matching", matched.diagnostics):
+        stuck = deadlock.check(table, matched, order(table, matched, sends))
+        report.add("deadlock", stuck, "failed" if stuck else "not judged", "" if stuck else "transfers do not match")
+        return report.verdict("transfers do not match")
+    found = order(table, matched, sends)
+    model = "without buffering" if sends.rendezvous else depth_words(sends.depth)
+    report.judge("deadlock", deadlock.check(table, matched, found), model)
+    if not found.complete:
+        return report.verdict("the schedule does not come to its end")
+    settled &= report.judge("races", races.check(table, found), depth_words(sends.depth))
+    report.facts |= _costs(table, matched, found)
+    if table.collective.name == "barrier":
+        report.judge("barrier", barrier.check(table, found), depth_words(sends.depth))
+        return report.verdict("a barrier's tokens hold nothing")
+    if not settled:
+        return report.verdict("values depend on timing")
+    _values(report, table, matched, found, ill, require_agreement)
+    return report.verdict("")
+
+
+PROOFS = ("form", "steps", "matching", "deadlock", "races", "initialisation", "postcondition", "agreement")
+"""The properties a verdict speaks of, in order; for a barrier `barrier` stands in place of the last three."""
+
+
+class _Report:
+    """A verdict in the making."""
+
+    def __init__(self, table: OpTable, sends: Sends) -> None:
+        self.table, self.sends = table, sends
+        self.proofs: dict[str, Proof] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self.facts: dict[str, Any] = {}
+
+    def add(self, name: str, found: Iterable[Diagnostic], state: State, detail: str = "") -> None:
+        self.diagnostics += found
+        self.proofs[name] = Proof(name, state, detail)
+
+    def judge(self, name: str, found: Sequence[Diagnostic], how: str = "") -> bool:
+        """Enter a proof that was made: it failed when one of its findings is an error. Says whether it holds."""
+        holds = all(d.severity < Severity.ERROR for d in found)
+        self.add(name, found, "proved" if holds else "failed", how)
+        return holds
+
+    def verdict(self, why: str) -> Verdict:
+        """The verdict; ``why`` the proofs not yet entered were not judged."""
+        names = PROOFS if self.table.collective.name != "barrier" else (*PROOFS[:5], "barrier")
+        proofs = tuple(self.proofs.get(name) or Proof(name, "not judged", why) for name in names)
+        return Verdict(self.table, self.sends, proofs, tuple(self.diagnostics), self.facts)
+
+
+def _costs(table: OpTable, matched: matching.Matching, found: Order) -> dict[str, Any]:
+    """The facts that need no values."""
+    costs: dict[str, Any] = {"rounds": critical_path(table, matched, found)}
+    limit = facts.bounds(table.collective.name, table.ranks)
+    if limit.rounds is not None:
+        costs["rounds_bound"] = limit.rounds
+    return {**costs, **facts.traffic(table), "depth": deadlock.least_depth(table, matched, found)}
+
+
+def _values(report: _Report, table: OpTable, matched: matching.Matching, found: Order, ill: Steps, require_agreement: bool) -> None:
+    """The proofs about values: initialisation, postcondition, lengths, agreement."""
+    kind = COLLECTIVES[table.collective.name]
+    before_after = conditions(table)
+    unfit = ensured(table, before_after)
+    if unfit:
+        report.judge("postcondition", unfit)
+        return
+    moving = carriers(table, matched, found, before_after.locations, ill)
+    program = Program.of(moving)
+    report.facts["scratch"] = facts.peak_scratch(table, moving, before_after)
+    reduces = bool(moving.adds.any()) or moving.operand is not None
+    held = judge(table, program, before_after, agree=kind.shared and reduces)
+    report.facts["exact"] = held.doubt == 0
+    if held.doubt:
+        report.facts["doubt"] = float(f"{held.doubt:.1e}")
+    report.judge("initialisation", held.uninitialised)
+    detail = "exactly" if held.doubt == 0 else f"by fingerprints: a wrong result would pass with a probability below {held.doubt:.1e}"
+    if held.uninitialised and not held.wrong:
+        report.add("postcondition", (), "not judged", "results may come from memory that nothing has written")
+    else:
+        report.judge("postcondition", held.wrong, detail)
+    if held.uninitialised or held.wrong:
+        report.add("agreement", (), "not judged", "the values are wrong")
+        return
+    report.diagnostics += shorter_parts(table, program, before_after)
+    if not kind.shared:
+        report.facts["agreement"] = None
+        report.add("agreement", (), "not judged", "no result is held by every rank")
+    elif held.agreement is None or held.agreement.diagnostic is None:
+        report.facts["agreement"] = True
+        report.judge("agreement", ())
+    else:
+        report.facts["agreement"] = False
+        differs = held.agreement.diagnostic
+        if require_agreement:
+            differs = replace(differs, severity=Severity.ERROR)
+        report.add("agreement", [differs], "failed")

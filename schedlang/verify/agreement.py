@@ -1,0 +1,105 @@
+"""Does every rank's value of an element come from the same combination tree, so that all ranks hold the same bits?
+
+Additions are unordered, several reductions in one step are left folds, copies are transparent. Judged for collectives
+whose result every rank holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, Note, Severity
+from schedlang.ir.table import OpTable
+from schedlang.verify import collapse, words
+from schedlang.verify.conditions import Conditions
+from schedlang.verify.history import Tree, history
+from schedlang.verify.walk import Program, Walk
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """``agrees``: all ranks' results come from equal trees. Else ``diagnostic`` says which differ (SL505, a note)."""
+
+    agrees: bool
+    diagnostic: Diagnostic | None = None
+
+
+def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk) -> Agreement:
+    """Compare the trees at the end of a walk whose last part is ``records.Trees``; its values are right."""
+    hashes = walk.state[:, walk.columns[-1]][conditions.results]
+    shared = conditions.expected_class
+    # The first result of each chunk is what the others are held against.
+    by_class = np.argsort(shared, kind="stable")
+    first = np.zeros(conditions.classes, np.int64)
+    first[shared[by_class[::-1]]] = by_class[::-1]
+    differs = (hashes != hashes[first[shared]]).any(1)
+    if not differs.any():
+        return Agreement(True)
+    bad = np.flatnonzero(differs)
+    example = int(bad[np.argmin(shared[bad])])
+    reference = int(first[shared[example]])
+    places = conditions.locations
+    here, there = int(conditions.results[reference]), int(conditions.results[example])
+    ours, theirs = history(program, conditions, here), history(program, conditions, there)
+    chunks = np.unique(shared[bad])
+    row = int(program.carriers.receiver[(theirs.writers or ours.writers)[-1]])
+    ranks = np.unique(places.ranks(conditions.results[bad]))
+    notes = [Note(f"{places.name(at)} is {_written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
+                  None if not past.writers else table.origin(int(program.carriers.receiver[past.writers[-1]]))[0])
+             for at, past in ((here, ours), (there, theirs))]
+    return Agreement(False, Diagnostic(
+        "SL505", Severity.NOTE,
+        f"the ranks add up {_some(len(chunks), 'chunk')} in different orders, so their bits may differ (first in chunk "
+        f"{int(shared[example])}: rank {places.where(here)[1]} against ranks {collapse.numbers(ranks.tolist())})",
+        table.origin(row)[0], tuple(notes),
+        "let one rank compute each chunk and send the result to the others", int(differs.sum()),
+        {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}))
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _by(table: OpTable, program: Program, writers: list[int]) -> str:
+    if not writers:
+        return ""
+    row = int(program.carriers.receiver[writers[-1]])
+    return f"; written last by {words.sentence(table, row)}"
+
+
+def _written(tree: Tree | None, conditions: Conditions, most: int = 160) -> str:
+    """A tree as a sum of ranks: ``((0 + 1) + 2) + 3``; the smaller side first, a long one cut."""
+    if tree is None:
+        return "nothing"
+    text, smallest = _text(tree, conditions)
+    del smallest
+    text = text[1:-1] if text.startswith("(") else text
+    return f"rank {text}" if "+" not in text else f"the ranks' {text if len(text) <= most else text[:most] + ' ...'}"
+
+
+def _text(tree: object, conditions: Conditions) -> tuple[str, int]:
+    """The text of a tree and the smallest rank in it. Iterative: a ring's trees are as deep as it has ranks."""
+    done: dict[int, tuple[str, int]] = {}
+    todo = [tree]
+    while todo:
+        node = todo[-1]
+        if id(node) in done:
+            todo.pop()
+        elif isinstance(node, tuple):
+            waiting = [child for child in node if id(child) not in done]
+            if waiting:
+                todo += waiting
+                continue
+            sides = sorted((done[id(child)] for child in node), key=lambda side: side[1])
+            done[id(node)] = (f"({sides[0][0]} + {sides[1][0]})", sides[0][1])
+            todo.pop()
+        else:
+            assert isinstance(node, int)
+            rank = node % conditions.ranks
+            done[id(node)] = (str(rank), rank)
+            todo.pop()
+    return done[id(tree)]
+
+

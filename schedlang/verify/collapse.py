@@ -1,0 +1,56 @@
+"""Equal findings become one with a count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from schedlang.diagnostics import Note
+from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.verify import words
+
+
+def statements(table: OpTable) -> Array:
+    """For each site the number of its source statement: sites that come from one place in one file share it."""
+    known: dict[object, int] = {}
+    numbers = []
+    for index, site in enumerate(table.sites):
+        at = site.location
+        key: object = index if at is None else (at.file, at.line, at.column)
+        numbers.append(known.setdefault(key, len(known)))
+    return np.array(numbers, np.int64)
+
+
+def by_statement(table: OpTable, rows: Array, *others: Array) -> list[tuple[int, int]]:
+    """Groups of equal findings: (index of the first, how many), in order of the first.
+
+    Two findings are equal when their rows come from the same statement, and likewise the rows of each of ``others``
+    (arrays of the length of ``rows``; NONE: no row).
+    """
+    if len(rows) == 0:
+        return []
+    of_site = statements(table)
+    key = np.zeros(len(rows), np.int64)
+    for column in (rows, *others):
+        part = np.where(column == NONE, NONE, of_site[table.site[column]]) + 1
+        _, key = np.unique(key * (len(of_site) + 1) + part, return_inverse=True)
+    _, first, count = np.unique(key, return_index=True, return_counts=True)
+    return sorted((int(f), int(c)) for f, c in zip(first, count, strict=True))
+
+
+def note(table: OpTable, row: int, before: str) -> Note:
+    """A note at the place of a row, that says what it does after the words ``before``."""
+    return Note(before + words.sentence(table, row), table.origin(row)[0])
+
+
+def numbers(values: Iterable[int], limit: int = 6) -> str:
+    """Whole numbers, ascending, runs drawn together: ``0..2, 4, 7..9``; more than ``limit`` runs are cut short."""
+    runs: list[list[int]] = []
+    for value in sorted(set(values)):
+        if runs and value == runs[-1][1] + 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    text = ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}..{b}" for a, b in runs[:limit])
+    return text + (f" and {sum(b - a + 1 for a, b in runs[limit:])} more" if len(runs) > limit else "")

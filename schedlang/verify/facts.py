@@ -1,0 +1,141 @@
+"""What a schedule costs, counted: rounds, bytes and messages, scratch, buffering; beside what no schedule can go below.
+
+Bytes are in units of ``n``, the collective's vector of ``chunks`` chunks (for a blocked collective its long buffer), as exact
+fractions; a chunk counts n / chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ops import COLLECTIVES, Op
+from schedlang.verify.carriers import Carriers
+from schedlang.verify.conditions import Conditions
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower bounds: ``rounds`` where a rank sends and receives at most one message a round, and the bytes that some rank
+    must send and that some rank must receive. None: nothing is known.
+
+    Source: Thakur, Rabenseifner, Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 19(1), 2005.
+    """
+
+    rounds: int | None
+    sent: Fraction | None
+    received: Fraction | None
+
+
+def bounds(collective: str, ranks: int) -> Bounds:
+    """The lower bounds for a collective on ``ranks`` ranks."""
+    family = COLLECTIVES[collective].family
+    if family in ("custom", "vector"):
+        return Bounds(None, None, None)
+    log = (ranks - 1).bit_length()
+    if ranks == 1 or family == "barrier":
+        return Bounds(log, Fraction(0), Fraction(0))
+    whole, others, one = Fraction(1), Fraction(ranks - 1, ranks), Fraction(1, ranks)
+    sent, received = {
+        "allreduce": (2 * others, 2 * others), "reduce": (whole, whole), "broadcast": (whole, whole),
+        "reduce_scatter": (others, others), "allgather": (others, others), "alltoall": (others, others),
+        "scatter": (others, one), "gather": (one, others),
+    }[collective]
+    return Bounds(1 if collective == "alltoall" else log, sent, received)
+
+
+def share(value: Fraction) -> str:
+    """A number of bytes: ``7/4 n``, ``n``, ``0``."""
+    if value in (0, 1):
+        return "n" if value else "0"
+    return f"{value} n"
+
+
+def traffic(table: OpTable) -> dict[str, Any]:
+    """Counts that need the rows only: what ranks send and receive, over which links."""
+    sends = np.flatnonzero(table.op == Op.SEND)
+    rank, peer, count = table.rank[sends], table.peer[sends], table.count[sends]
+    chunks = int(count.max(initial=0)) > 1
+    n, unit = table.ranks, max(table.chunks, 1)
+    weight = count if chunks else None
+    sent = np.bincount(rank, weight, minlength=n).astype(np.int64)
+    received = np.bincount(peer, weight, minlength=n).astype(np.int64)
+    messages = np.bincount(rank, minlength=n) if chunks else sent
+    links = _links(rank, peer, weight, n)
+    limit = bounds(table.collective.name, n)
+
+    def most(values: Array) -> str:
+        return share(Fraction(int(values.max(initial=0)), unit))
+
+    facts: dict[str, Any] = {"sent_most": most(sent)}
+    if limit.sent is not None:
+        facts["sent_bound"] = share(limit.sent)
+    facts["sent_least"] = share(Fraction(int(sent.min()), unit))
+    facts["received_most"] = most(received)
+    if limit.received is not None:
+        facts["received_bound"] = share(limit.received)
+    facts |= {"messages": len(sends), "messages_most": int(messages.max(initial=0)), "links": len(links),
+              "link_most": most(links)}
+    return facts
+
+
+def _links(rank: Array, peer: Array, weight: Array | None, ranks: int) -> Array:
+    """The chunks that go over each used link (source, destination)."""
+    key = rank.astype(np.int64) * ranks + peer
+    if ranks * ranks <= max(1 << 20, 4 * len(key)):
+        load = np.bincount(key, weight, minlength=1).astype(np.int64)
+        return load[load > 0]
+    _, inverse = np.unique(key, return_inverse=True)
+    return np.bincount(inverse, weight).astype(np.int64)
+
+
+def link_matrix(table: OpTable) -> Array:
+    """Chunks sent from rank i to rank j, (ranks, ranks) int64."""
+    sends = np.flatnonzero(table.op == Op.SEND)
+    key = table.rank[sends].astype(np.int64) * table.ranks + table.peer[sends]
+    load = np.bincount(key, table.count[sends], minlength=table.ranks**2)
+    return load.astype(np.int64).reshape(table.ranks, table.ranks)
+
+
+def peak_scratch(table: OpTable, carriers: Carriers, conditions: Conditions) -> int:
+    """The most scratch chunks that hold, at one moment of the walked order, on one rank, a value that is still needed."""
+    scratch = [i for i, b in enumerate(table.buffers) if b.role == "scratch"]
+    if not scratch or len(carriers) == 0:
+        return 0
+    places, c = conditions.locations, carriers
+    is_scratch = np.zeros(places.total, bool)
+    for buffer in scratch:
+        end = int(places.base[buffer + 1]) if buffer + 1 < len(places.base) else places.total
+        is_scratch[int(places.base[buffer]) : end] = True
+    # Every access of a scratch location as (location, level, phase); reads come before the writes of their level.
+    at, level, phase = [], [], []
+    for place, when, writes in ((c.source, c.reads, 0), (c.operand, c.operates, 0), (c.target, c.lands, 1)):
+        if place is None:
+            continue
+        chosen = np.flatnonzero((place != NONE) & is_scratch[place])
+        at.append(place[chosen].astype(np.int64))
+        level.append(when[chosen].astype(np.int64) * 2 + writes)
+        # A reduction reads what it is added to, so it goes on with the value that is there.
+        phase.append(np.where(c.adds[chosen], 2, 1) if writes else np.zeros(len(chosen), np.int64))
+    place, time, kind = (np.concatenate(x) for x in (at, level, phase))
+    if not len(place):
+        return 0
+    order = np.lexsort((kind, time, place))
+    place, time, kind = place[order], time[order], kind[order]
+    # A value lives from a plain write (or the first access) to the last access before the next one.
+    begins = np.diff(place, prepend=-1) != 0
+    begins |= kind == 1
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(place)) - 1
+    rank = places.ranks(place[starts])
+    moment = np.concatenate([time[starts], time[ends] + 1])
+    change = np.repeat([1, -1], len(starts))
+    whose = np.concatenate([rank, rank])
+    sweep = np.lexsort((change, moment, whose))
+    alive = np.cumsum(change[sweep])    # what begins on a rank also ends on it, so ranks do not mix
+    return int(alive.max())
+

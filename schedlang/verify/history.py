@@ -1,0 +1,178 @@
+"""How a location came to hold what it holds: exact, and only over the carriers whose values reach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schedlang.ir.table import NONE, Array
+from schedlang.verify.conditions import Conditions
+from schedlang.verify.records import Traces
+from schedlang.verify.walk import ADD, OPERATE, PASS, PUT, READ, Program, Walk, backwards
+
+Tree = int | tuple[object, object]
+"""A contribution, or two trees added."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """``once``: the contributions held at least once, ``twice``: those held more than once, as bits over
+    :attr:`History.bits`; ``tree``: how they were added up."""
+
+    once: int = 0
+    twice: int = 0
+    tree: Tree | None = None
+
+    def plus(self, other: Value) -> Value:
+        tree = other.tree if self.tree is None else self.tree if other.tree is None else (self.tree, other.tree)
+        return Value(self.once | other.once, self.twice | other.twice | (self.once & other.once), tree)
+
+
+@dataclass
+class History:
+    """What one location holds at the end, and how it came there.
+
+    ``contributions``: the number of each bit. ``writers``: the carriers whose values make up the content, from the last
+    plain write on. ``moved``: what each carrier of the slice carried. ``repeats``: additions in walking order that added
+    contributions already there: (carrier, bits). ``mixes``: all additions: (carrier, old bits, added bits).
+    """
+
+    location: int
+    value: Value = field(default_factory=Value)
+    contributions: list[int] = field(default_factory=list)
+    writers: list[int] = field(default_factory=list)
+    moved: dict[int, Value] = field(default_factory=dict)
+    repeats: list[tuple[int, int]] = field(default_factory=list)
+    mixes: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def ids(self, bits: int) -> list[int]:
+        """The contributions of a set of bits, ascending."""
+        return sorted(c for k, c in enumerate(self.contributions) if bits >> k & 1)
+
+    def bits(self, ids: list[int]) -> int:
+        """The bits of contributions; those that never come near the location have none."""
+        place = {c: k for k, c in enumerate(self.contributions)}
+        return sum(1 << place[c] for c in set(ids) if c in place)
+
+
+def history(program: Program, conditions: Conditions, location: int) -> History:
+    """Replay what reaches a location."""
+    found = History(location)
+    starts_with = np.full(conditions.locations.total, NONE, np.int64)
+    starts_with[conditions.initial_at] = conditions.initial
+    place: dict[int, int] = {}
+
+    def initial(at: int) -> Value:
+        contribution = int(starts_with[at])
+        if contribution == NONE:
+            return Value()
+        bit = place.setdefault(contribution, len(place))
+        return Value(1 << bit, 0, contribution)
+
+    cells: dict[int, Value] = {}
+    operands: dict[int, Value] = {}
+    writers: dict[int, list[int]] = {}
+    moved = found.moved
+
+    def at(where: int) -> Value:
+        if where not in cells:
+            cells[where] = initial(where)
+        return cells[where]
+
+    def add(carrier: int, old: Value, more: Value) -> Value:
+        if old.once & more.once:
+            found.repeats.append((carrier, old.once & more.once))
+        found.mixes.append((carrier, old.once, more.once))
+        return old.plus(more)
+
+    def arrives(carrier: int) -> Value:
+        """What the receive of a carrier yields."""
+        if carrier in operands:
+            return add(carrier, operands[carrier], moved[carrier])
+        return moved[carrier]
+
+    for event, who, where in _slice(program, conditions.locations.total, location):
+        for c, w in zip(who.tolist(), where.tolist(), strict=True):
+            if event == READ:
+                moved[c] = at(w)
+            elif event == OPERATE:
+                operands[c] = at(w)
+            elif event == PASS:
+                moved[c] = arrives(w)
+            elif event == PUT:
+                cells[w] = arrives(c)
+                writers[w] = [c]
+            else:
+                cells[w] = add(c, at(w), moved[c])
+                writers.setdefault(w, []).append(c)
+    found.value = at(location)
+    found.writers = writers.get(location, [])
+    found.contributions = list(place)
+    return found
+
+
+def _slice(program: Program, total: int, location: int) -> list[tuple[int, Array, Array]]:
+    """The batches, cut down to the events on whose values the location's end depends, in walking order."""
+    c = program.carriers
+    wanted = np.zeros(total, bool)
+    wanted[location] = True
+    carried = np.zeros(len(c), bool)
+    operated = np.zeros(len(c), bool)
+    kept = []
+    for event, who, where in backwards(program):
+        if event in (PUT, ADD):
+            hit = wanted[where]
+        elif event == PASS:
+            hit = carried[who]
+        else:
+            hit = carried[who] if event == READ else operated[who]
+        if not hit.any():
+            continue
+        who, where = who[hit], where[hit]
+        if event == PUT:
+            carried[who] = operated[who] = True
+            wanted[where] = False
+        elif event == ADD:
+            carried[who] = True
+        elif event == PASS:
+            carried[where] = operated[where] = True
+        else:
+            wanted[where] = True
+        kept.append((event, who, where))
+    return kept[::-1]
+
+
+@dataclass(frozen=True)
+class Trail:
+    """Where a contribution went: ``last`` the last carrier that brought it somewhere (NONE: it never left its origin),
+    ``to`` where; ``lost``: the carrier that then overwrote it there, NONE where it is still held there."""
+
+    last: int
+    to: int
+    lost: int
+
+
+class _Tracing(Walk):
+    """A walk that watches one contribution."""
+
+    last: tuple[int, int] = (NONE, NONE)
+
+    def landing(self, who: Array, where: Array, values: Array) -> None:
+        held = np.flatnonzero(values[:, 1])
+        if len(held):
+            self.last = int(who[held[-1]]), int(where[held[-1]])
+            self.lost = NONE
+        elif self.last[1] != NONE:
+            over = np.flatnonzero(where == self.last[1])
+            if len(over):
+                self.lost = int(who[over[-1]])
+
+    lost: int = NONE
+
+
+def trail(program: Program, conditions: Conditions, contribution: int) -> Trail:
+    """Follow a contribution through the whole walk."""
+    walk = _Tracing(program, [Traces(contribution)], conditions.locations.total, conditions.initial_at, conditions.initial)
+    walk.run()
+    return Trail(*walk.last, walk.lost)

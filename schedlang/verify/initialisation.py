@@ -1,0 +1,49 @@
+"""No operation reads memory that nothing has written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.table import OpTable
+from schedlang.verify import collapse, words
+from schedlang.verify.conditions import Conditions
+from schedlang.verify.walk import ADD, READ, Program, Reads
+
+
+def uninitialised(table: OpTable, program: Program, conditions: Conditions, reads: Reads) -> Iterator[Diagnostic]:
+    """SL403 for each statement that reads uninitialised locations."""
+    if len(reads.carrier) == 0:
+        return
+    c = program.carriers
+    rows = np.where(reads.event == READ, c.sender[reads.carrier], c.receiver[reads.carrier]).astype(np.int64)
+    # Rows of several chunks, and a fused receive whose operand is read twice, count once.
+    rows, first = np.unique(rows, return_index=True)
+    order = np.argsort(first, kind="stable")
+    rows, first = rows[order], first[order]
+    for index, count in collapse.by_statement(table, rows):
+        row, place = int(rows[index]), int(reads.location[first[index]])
+        name = conditions.locations.name(place)
+        adds = int(reads.event[first[index]]) == ADD
+        writers = np.flatnonzero(c.target == place)
+        writers = writers[c.receiver[writers] != row]
+        notes = []
+        if len(writers):
+            later = int(c.receiver[writers[np.argmin(c.lands[writers])]])
+            together = (table.rank[later], table.stream[later], table.step[later]) == (
+                table.rank[row], table.stream[row], table.step[row])
+            when = "in the same step, and a step reads before it writes" if together else "only later"
+            notes.append(collapse.note(table, later, f"it is written {when}: "))
+        elif not adds:
+            notes.append(Note("no operation writes it"))
+        what = "has no value yet to add to" if adds else "is read before anything has written it"
+        at, said = words.origin(table, row)
+        yield error(
+            "SL403", f"{name} {what}: {words.operation(table, row)}{said}", at,
+            notes=notes, count=count, rows=[row], location=list(conditions.locations.where(place)),
+            help="let the first value come by `copy` or `send`, and reduce from the second on" if adds
+            else "write it in an earlier step, or read another place")
+
+

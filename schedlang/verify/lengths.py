@@ -1,0 +1,93 @@
+"""A value keeps its length as it moves: moves into a part that is shorter for some element count (SL602)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, warning
+from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.verify import collapse, words
+from schedlang.verify.carriers import Carriers
+from schedlang.verify.conditions import Conditions
+from schedlang.verify.walk import Program, Walk
+
+
+def shorter_parts(table: OpTable, program: Program, conditions: Conditions) -> list[Diagnostic]:
+    """SL602 for each statement that moves a value into a part that may be shorter, or combines values of different
+    lengths. The values are known to be right, so every value read has a length."""
+    lengths = conditions.lengths
+    if lengths is None or len(program.carriers) == 0 or _in_place(program.carriers, lengths):
+        return []
+    walk = _Lengths(program, conditions, lengths)
+    walk.run()
+    return [*_found(table, conditions, program.carriers, walk.shorter, moved=True),
+            *_found(table, conditions, program.carriers, walk.unequal, moved=False)]
+
+
+def _in_place(c: Carriers, lengths: Array) -> bool:
+    """Whether every move stays among places of one length: then so does every value."""
+    if c.parent is not None or c.operand is not None or int(c.target.min()) == NONE:
+        return False
+    step = 1 << 20      # in pieces: no large temporaries
+    return all(bool(np.all((lengths[c.source[i : i + step]] == lengths[c.target[i : i + step]])
+                           & (lengths[c.source[i : i + step]] != NONE))) for i in range(0, len(c), step))
+
+
+class _Held:
+    """The length of a value; where different ones are combined, the longer."""
+
+    width = 1
+
+    def __init__(self, of: Array) -> None:
+        self.of = of
+
+    def initial(self, contributions: Array) -> Array:
+        return self.of.astype(np.uint64)[:, None]
+
+    def combine(self, into: Array, other: Array) -> None:
+        np.minimum(into, other, out=into)
+
+
+class _Lengths(Walk):
+    """A walk that knows the length of every value, and collects (carrier, location) where it does not fit."""
+
+    def __init__(self, program: Program, conditions: Conditions, lengths: Array) -> None:
+        super().__init__(program, [_Held(lengths[conditions.initial_at])], conditions.locations.total,
+                         conditions.initial_at, conditions.initial)
+        self.lengths, self.unordered = lengths, conditions.unordered
+        self.shorter: list[tuple[Array, Array]] = []
+        self.unequal: list[tuple[Array, Array]] = []
+
+    def landing(self, who: Array, where: Array, values: Array) -> None:
+        there, value = self.lengths[where], values[:, 1].astype(np.int64)
+        bad = (there != NONE) & ((value != there) if self.unordered else (value < there))
+        if bad.any():
+            self.shorter.append((who[bad], where[bad]))
+
+    def combine(self, who: Array, into: Array, other: Array) -> Array:
+        bad = into[:, 1] != other[:, 1]
+        if bad.any():
+            self.unequal.append((who[bad], self.program.carriers.target[who[bad]]))
+        return super().combine(who, into, other)
+
+
+def _found(table: OpTable, conditions: Conditions, c: Carriers, where: list[tuple[Array, Array]], *, moved: bool
+           ) -> list[Diagnostic]:
+    if not where:
+        return []
+    carrier, place = (np.concatenate(x) for x in zip(*where, strict=True))
+    row, first = np.unique(c.receiver[carrier].astype(np.int64), return_index=True)
+    found = []
+    for index, count in collapse.by_statement(table, row):
+        r, at = int(row[index]), int(place[first[index]])
+        name = conditions.locations.name(at) if at != NONE else f"rank {int(table.rank[r])}"
+        location, said = words.origin(table, r)
+        if moved:
+            message = f"{name} is, for some sizes, a shorter part than that of the value which {words.operation(table, r)} brings"
+        else:
+            message = f"at {name} two values are combined whose lengths differ for some sizes: {words.operation(table, r)}"
+        found.append(warning(
+            "SL602", f"{message}{said}", location, count=count, rows=[r],
+            help="this is right only for sizes that make the parts equal; move values between places of one chunk index, or "
+                 "through scratch, which holds the longest part"))
+    return found

@@ -1,0 +1,144 @@
+"""The parts a walk's records are made of: ways to say which contributions a value holds, and how they were combined."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schedlang.ir.table import Array
+
+PRIME = (1 << 61) - 1
+
+_PRIME = np.uint64(PRIME)
+
+
+class Names:
+    """The one contribution a value holds, by number: exact as long as nothing is reduced."""
+
+    width = 1
+
+    def initial(self, contributions: Array) -> Array:
+        return contributions.astype(np.uint64)[:, None]
+
+    def combine(self, into: Array, other: Array) -> None:
+        raise AssertionError("a schedule without reductions reduces")
+
+
+class Sets:
+    """The set of contributions a value holds, exactly: a bit for each, in the words after the first.
+
+    The first word is the class plus one while all values mix contributions of one class only, and bits stand for ranks.
+    ``mixed`` becomes true where classes meet; the walk's result then says nothing. With ``whole`` the bits stand for all
+    contributions, and the first word is always 1.
+    """
+
+    def __init__(self, ranks: int, classes: int, *, whole: bool) -> None:
+        self.bits = ranks * classes if whole else ranks
+        self.ranks = ranks
+        self.whole = whole
+        self.width = 1 + -(-self.bits // 64)
+        self.mixed = False
+
+    def split(self, contributions: Array) -> tuple[Array, Array]:
+        """(first word, bit) of each contribution."""
+        if self.whole:
+            return np.ones(len(contributions), np.uint64), contributions
+        return (contributions // self.ranks + 1).astype(np.uint64), contributions % self.ranks
+
+    def initial(self, contributions: Array) -> Array:
+        words = np.zeros((len(contributions), self.width), np.uint64)
+        words[:, 0], bit = self.split(contributions)
+        words[np.arange(len(bit)), 1 + bit // 64] = np.uint64(1) << (bit % 64).astype(np.uint64)
+        return words
+
+    def everyone(self) -> Array:
+        """The words of the set of all ranks' contributions of one class."""
+        bits = np.zeros((self.width - 1) * 64, np.uint8)
+        bits[: self.bits] = 1
+        return np.packbits(bits, bitorder="little").view("<u8").astype(np.uint64)
+
+    def combine(self, into: Array, other: Array) -> None:
+        mine, theirs = into[:, 0], other[:, 0]
+        # A value made from something uninitialised may have no class.
+        if np.any((mine != theirs) & (mine != 0) & (theirs != 0)):
+            self.mixed = True
+        np.maximum(mine, theirs, out=mine)
+        into[:, 1:] |= other[:, 1:]
+
+
+class Fingerprints:
+    """The sum of random elements modulo 2^61 - 1, one independent element for each contribution.
+
+    Two different multisets of fewer than 2^61 - 1 contributions each have equal sums with a probability of 1 / (2^61 - 1)
+    (the difference is a linear form in the elements, not all of whose coefficients are zero modulo the prime).
+    """
+
+    width = 1
+
+    def __init__(self, contributions: int, rng: np.random.Generator) -> None:
+        self.elements = rng.integers(0, PRIME, contributions, dtype=np.uint64)
+
+    def initial(self, contributions: Array) -> Array:
+        return self.elements[contributions][:, None]
+
+    def combine(self, into: Array, other: Array) -> None:
+        into += other
+        np.minimum(into, into - _PRIME, out=into)
+
+    def sums(self, ranks: int) -> Array:
+        """For each class the sum over all ranks."""
+        left = self.elements.reshape(-1, ranks)
+        while left.shape[1] > 1:
+            half = left.shape[1] // 2
+            folded = left[:, :half] + left[:, half : 2 * half]
+            np.minimum(folded, folded - _PRIME, out=folded)
+            left = np.concatenate([folded, left[:, 2 * half :]], 1)
+        return left[:, 0]
+
+    def sums_of(self, starts: Array, sources: Array) -> Array:
+        """The sum of each list ``sources[starts[i]:starts[i + 1]]``."""
+        totals = np.zeros(len(starts) - 1, np.uint64)
+        size = np.diff(starts)
+        for k in range(int(size.max(initial=0))):
+            some = np.flatnonzero(size > k)
+            totals[some] = (totals[some] + self.elements[sources[starts[some] + k]]) % _PRIME
+        return totals
+
+
+class Trees:
+    """How a value was combined: two 64-bit hashes of its tree of additions, each addition unordered, copies transparent.
+
+    A leaf is a random pair for its contribution, a node mixes the sum of its two children's words. Different trees have
+    equal pairs by accident only.
+    """
+
+    width = 2
+
+    def __init__(self, contributions: int, rng: np.random.Generator) -> None:
+        self.elements = rng.integers(0, 1 << 64, (contributions, 2), dtype=np.uint64)
+
+    def initial(self, contributions: Array) -> Array:
+        return self.elements[contributions]
+
+    def combine(self, into: Array, other: Array) -> None:
+        mixed = into + other
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= np.uint64(0xD6E8FEB86659FD93)
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
+        mixed ^= mixed >> np.uint64(32)
+        into[:] = mixed
+
+
+class Traces:
+    """Whether a value holds one given contribution (1 or 0)."""
+
+    width = 1
+
+    def __init__(self, contribution: int) -> None:
+        self.contribution = contribution
+
+    def initial(self, contributions: Array) -> Array:
+        return (contributions == self.contribution).astype(np.uint64)[:, None]
+
+    def combine(self, into: Array, other: Array) -> None:
+        into |= other

@@ -1,0 +1,203 @@
+"""What a step may not do, and what it makes a back end do: the accesses of one (lane, step) against each other.
+
+A step reads before it writes. So a plain write together with any other write to one location is an error (SL402), and a
+location that is both read and written needs a staging copy somewhere (SL603); a reduction's own read of its destination
+does not. That a schedule writes its input is noted (SL604).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, error, note
+from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ops import Op
+from schedlang.verify import collapse, words
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The findings, and the reductions that come after another one into the same location in their step: chunk
+    ``part[i]`` of row ``row[i]`` is the ``turn[i]``-th (from 0) in row order."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    row: Array
+    part: Array
+    turn: Array
+
+    def turns(self, receiver: Array, part: Array | int) -> Array | None:
+        """The turn of each of the given chunks of rows (rows ascending, chunks in order); None where all are 0."""
+        if len(self.row) == 0:
+            return None
+        turns = np.zeros(len(receiver), np.int32)
+        del part        # chunks of a row stand one after another, from the first
+        turns[np.searchsorted(receiver, self.row) + self.part] = self.turn
+        return turns
+
+
+def steps(table: OpTable) -> Steps:
+    """Judge every step of a legal table."""
+    if table.collective.name == "barrier":      # its tokens have no elements
+        none = np.zeros(0, np.int64)
+        return Steps((), none, none, none)
+    accesses = _Accesses(table)
+    row, part, turn, clashes = accesses.repeated_writes()
+    found = [*clashes, *accesses.staged(), *_input_written(table, accesses.writers)]
+    return Steps(tuple(found), row, part, turn)
+
+
+def lane_steps(table: OpTable) -> Array:
+    """For each row a number of its (lane, step), below the number of rows; numbers of one lane follow each other."""
+    small = table.ranks * max(len(table.streams), 1) < 1 << 31 and len(table) < 1 << 31
+    lane = table.rank.astype(np.int32 if small else np.int64)
+    if len(table.streams) > 1:
+        lane *= len(table.streams)
+        lane += table.stream
+    sizes = np.bincount(lane) if len(lane) else np.zeros(1, np.int64)
+    key: Array = (np.cumsum(sizes) - sizes).astype(lane.dtype)[lane]
+    key += table.step
+    return key
+
+
+class _Accesses:
+    """The reading and writing rows of a table, with a number for each (lane, step)."""
+
+    def __init__(self, table: OpTable) -> None:
+        self.table = table
+        op, of = table.op, table.of
+        self.offset = np.cumsum([0, *(b.chunks for b in table.buffers)], dtype=np.int64)
+        self.span = int(self.offset[-1]) + 1
+        self.key = lane_steps(table)
+        self.keys = len(op)
+        self.writers = np.flatnonzero((op != Op.SEND) & (op < Op.RECORD) & (table.buffer != NONE))
+        reads = (op == Op.SEND) & (of == NONE)
+        reads |= (op == Op.COPY) | (op == Op.REDUCE)
+        self.adds = (op == Op.REDUCE) | (op == Op.REDUCE_RECV)
+        received = np.flatnonzero(op == Op.REDUCE_RECV)
+        if len(received):
+            elsewhere = ((table.from_buffer[received] != table.buffer[received])
+                         | (table.from_chunk[received] != table.chunk[received]))
+            self.adds[received[elsewhere]] = False
+            reads[received[elsewhere]] = True
+        self.readers = np.flatnonzero(reads)
+        self.writes = self._how_many(self.writers)
+
+    def _how_many(self, rows: Array) -> Array:
+        """For each (lane, step) how many of the rows it has: 0, 1 or (at least) 2."""
+        return np.minimum(np.bincount(self.key[rows], minlength=self.keys), 2).astype(np.int8)
+
+    def _source(self, rows: Array) -> tuple[Array, Array]:
+        """Buffer and chunk that reading rows read."""
+        table = self.table
+        sends = table.op[rows] == Op.SEND
+        if sends.all():
+            return table.buffer[rows], table.chunk[rows]
+        return (np.where(sends, table.buffer[rows], table.from_buffer[rows]),
+                np.where(sends, table.chunk[rows], table.from_chunk[rows]))
+
+    def _flat(self, rows: Array, buffer: Array, chunk: Array) -> tuple[Array, Array, Array]:
+        """One entry a chunk: (index into rows, which chunk of the row, number of (lane, step, location))."""
+        count = self.table.count[rows].astype(np.int64)
+        which = np.repeat(np.arange(len(rows)), count)
+        part = np.arange(len(which)) - (np.cumsum(count) - count)[which]
+        place = self.offset[buffer[which]] + chunk[which] + part
+        return which, part, self.key[rows[which]].astype(np.int64) * self.span + place
+
+    def repeated_writes(self) -> tuple[Array, Array, Array, list[Diagnostic]]:
+        """Locations written more than once in a step: the turns of reductions, and the clashes (SL402)."""
+        table = self.table
+        rows = self.writers[self.writes[self.key[self.writers]] > 1]
+        which, part, place = self._flat(rows, table.buffer[rows], table.chunk[rows])
+        by_place = np.argsort(place, kind="stable")
+        place, which, part = place[by_place], which[by_place], part[by_place]
+        starts = np.flatnonzero(np.diff(place, prepend=-1))
+        size = np.diff(starts, append=len(place))
+        turn = np.arange(len(place)) - np.repeat(starts, size)
+        row = rows[which]
+        plain = ~self.adds[row]
+        bad = np.logical_or.reduceat(plain, starts) & (size > 1) if len(starts) else np.zeros(0, bool)
+        later = (turn > 0) & ~np.repeat(bad, size)
+        at = starts[bad]
+        found = []
+        for index, count in collapse.by_statement(table, row[at + 1], row[at]):
+            group = slice(int(at[index]), int(at[index] + size[bad][index]))
+            first = int(np.argmax(plain[group]))
+            a, b = (int(r) for r in sorted((row[group][first], row[group][0 if first else 1])))
+            where = f"{self._name(int(row[at[index]]), int(part[at[index]]))} on rank {int(table.rank[b])}"
+            at_row, said = words.origin(table, b)
+            found.append(error(
+                "SL402", f"one step writes {where} {_times(int(size[bad][index]))}, and not only by reductions: which value stays "
+                f"is not settled{said}", at_row, count=count,
+                notes=[collapse.note(table, a, "it is written by "), collapse.note(table, b, "and by ")],
+                help="put the writes into steps of their own, or give them different places",
+                rows=[a, b], rank=int(table.rank[b]), stream=table.streams[int(table.stream[b])], step=int(table.step[b])))
+        return row[later], part[later], turn[later], found
+
+    def _name(self, row: int, part: int) -> str:
+        table = self.table
+        return words.place(table, int(table.buffer[row]), int(table.chunk[row]) + part, 1)
+
+    def staged(self) -> list[Diagnostic]:
+        """Locations that a step both reads and writes (SL603)."""
+        table = self.table
+        reads = self._how_many(self.readers)
+        # One reading and one writing row: compare their ranges. That is nearly every step of nearly every schedule.
+        reader = np.zeros(self.keys, np.int32 if self.keys < 1 << 31 else np.int64)
+        reader[self.key[self.readers]] = self.readers
+        both = reads[self.key[self.writers]]
+        writers = self.writers[both > 0]
+        key = self.key[writers]
+        single = (self.writes[key] == 1) & (both[both > 0] == 1)
+        one, other = writers[single], reader[key[single]]
+        buffer, chunk = self._source(other)
+        count = table.count
+        meets = ((buffer == table.buffer[one]) & (chunk < table.chunk[one] + count[one])
+                 & (table.chunk[one] < chunk + count[other]))
+        written, read = [one[meets]], [other[meets].astype(np.int64)]
+        several = writers[~single]
+        if len(several):
+            crowd = np.zeros(self.keys, bool)
+            crowd[self.key[several]] = True
+            rows = self.readers[crowd[self.key[self.readers]]]
+            which, _, place = self._flat(rows, *self._source(rows))
+            order = np.argsort(place, kind="stable")
+            which, place = which[order], place[order]
+            w_which, _, w_place = self._flat(several, table.buffer[several], table.chunk[several])
+            found = np.searchsorted(place, w_place)
+            hit = np.flatnonzero(found < len(place))
+            hit = hit[place[found[hit]] == w_place[hit]]
+            written.append(several[w_which[hit]])
+            read.append(rows[which[found[hit]]])
+        by, of = np.concatenate(written), np.concatenate(read)
+        # Reductions and plain writes are one finding a statement; several chunks of one row count once.
+        by, unique = np.unique(by, return_index=True)
+        of = of[unique]
+        remarks = []
+        for index, times in collapse.by_statement(table, by, of):
+            w, r = int(by[index]), int(of[index])
+            place = words.place(table, int(table.buffer[w]), int(table.chunk[w]), int(table.count[w]))
+            at, said = words.origin(table, w)
+            remarks.append(note(
+                "SL603", f"rank {int(table.rank[w])} reads and writes {place} in one step, so a back end keeps a copy of what is "
+                f"read{said}", at, count=times, notes=[] if r == w else [collapse.note(table, r, "it is read by ")], rows=[w, r]))
+        return remarks
+
+
+def _times(count: int) -> str:
+    return "twice" if count == 2 else f"{count} times"
+
+
+def _input_written(table: OpTable, writers: Array) -> list[Diagnostic]:
+    found = []
+    for index, buffer in enumerate(table.buffers):
+        if buffer.role != "input" and not (table.collective.name == "custom" and buffer.name == "input"):
+            continue
+        rows = writers[table.buffer[writers] == index]
+        if len(rows):
+            row = int(rows[0])
+            at, said = words.origin(table, row)
+            found.append(note("SL604", f"the schedule writes its {buffer.name}, so back ends work on a copy of it: "
+                              f"{words.operation(table, row)}{said}", at, count=len(rows), buffer=buffer.name, rows=[row]))
+    return found
