@@ -2,11 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from schedlang.diagnostics import Diagnostic
-from schedlang.ir.table import Array
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ops import Op
+from schedlang.verify import words
+from schedlang.verify.lanes import Lanes
+from schedlang.verify.sends import DEFAULT, Sends
+
+SHOWN = 16
+"""How many unmatched or ill-matched operations are described one by one; the last one counts those left out."""
+
+
+@dataclass(frozen=True)
+class Connections:
+    """The two ends of every connection (source, destination, chan), in the order of their messages.
+
+    ``sends``, ``receives``: rows, sorted by connection and message. ``of_send``, ``of_receive``: the connection of each of
+    those. ``first_send``, ``first_receive``: where the rows of connection c start, one entry more than there are connections.
+    """
+
+    sends: Array
+    receives: Array
+    of_send: Array
+    of_receive: Array
+    first_send: Array
+    first_receive: Array
+
+    @classmethod
+    def of(cls, table: OpTable, sends: Array, receives: Array) -> Connections:
+        """From the rows of all sends and receives, each in the order of the messages of its connection."""
+        keys_s = connection_keys(table, sends)
+        keys_r = connection_keys(table, receives)
+        keys = np.unique(np.concatenate([keys_s, keys_r]))
+        of_s, of_r = np.searchsorted(keys, keys_s), np.searchsorted(keys, keys_r)
+        by_s, by_r = np.argsort(of_s, kind="stable"), np.argsort(of_r, kind="stable")
+        of_s, of_r = of_s[by_s], of_r[by_r]
+        bounds = np.arange(len(keys) + 1)
+        return cls(sends[by_s], receives[by_r], of_s, of_r, np.searchsorted(of_s, bounds), np.searchsorted(of_r, bounds))
+
+    @property
+    def send_index(self) -> Array:
+        """Which message of its connection each of ``sends`` is."""
+        return np.arange(len(self.sends)) - self.first_send[self.of_send]
+
+    @property
+    def receive_index(self) -> Array:
+        """Which message of its connection each of ``receives`` is."""
+        return np.arange(len(self.receives)) - self.first_receive[self.of_receive]
+
+    def receive_before(self, depth: int) -> tuple[Array, Array]:
+        """For buffering of ``depth``: the sends that wait for an earlier receive, and that receive, ``depth`` messages
+        before in the connection (NONE where the connection has too few receives)."""
+        index = self.send_index
+        late = index >= depth
+        connection = self.of_send[late]
+        at = self.first_receive[connection] + index[late] - depth
+        there = at < self.first_receive[connection + 1]
+        if not len(self.receives):
+            return self.sends[late], np.full(len(at), NONE)
+        return self.sends[late], np.where(there, self.receives[np.where(there, at, 0)], NONE)
 
 
 @dataclass(frozen=True)
@@ -14,16 +74,243 @@ class Matching:
     """The pairing of a table's transfers.
 
     ``partner`` (int32, a row each): the receive of a send, the send of a receive; NONE where there is none and for rows
-    that are no transfers. Also pairs that differ in size are partners. ``message`` (int32, a row each): which message
-    of its connection the transfer is, counted from 0 at its own end; NONE for rows that are no transfers.
-    ``diagnostics``: SL301, SL302, SL303, SL304. ``numbered``: `table.number` was checked and proves the pairing: it is
-    constant in a lane's step, rises along every lane, and is equal at both ends of every pair.
+    that are no transfers. Also pairs that differ in size are partners. ``diagnostics``: SL301, SL302, SL303, SL304.
+    ``numbered``: `table.number` was checked and proves the pairing: it is one number in a step of a lane, rises along every
+    lane, and is equal at both ends of every pair; nothing is left without partner. ``lanes``: those of the table.
     """
 
     partner: Array
     diagnostics: tuple[Diagnostic, ...]
     numbered: bool
+    lanes: Lanes = field(repr=False)
+    table: OpTable = field(repr=False)
+    ends: Connections | None = field(default=None, repr=False)
+
+    @cached_property
+    def connections(self) -> Connections:
+        """All connections with their messages in order."""
+        return self.ends or connections(self.table, self.lanes)
 
     @cached_property
     def message(self) -> Array:
-        raise NotImplementedError
+        """Which message of its connection a transfer is, counted from 0 at its own end (int32, a row each); NONE for other
+        rows."""
+        found = np.full(len(self.table), NONE, np.int32)
+        found[self.connections.sends] = self.connections.send_index
+        found[self.connections.receives] = self.connections.receive_index
+        return found
+
+
+def match(table: OpTable, sends: Sends = DEFAULT) -> Matching:
+    """Pair the transfers of a legal table. ``sends`` matters only where several lanes serve one end of a connection:
+    it says what orders their posts."""
+    lanes = Lanes(table)
+    rising = numbers_rise(table, lanes)
+    if rising:
+        partner = _neighbours(table)
+        if partner is not None:
+            return Matching(partner, tuple(_sizes(table, partner, None)), True, lanes, table)
+    ends = connections(table, lanes)
+    ambiguous: list[Diagnostic] = []
+    if _shared(lanes, ends):
+        from schedlang.verify import pairing  # only connections shared by lanes need the graphs that stand behind it
+
+        ends, ambiguous = pairing.settle(table, lanes, ends, sends)
+    partner = pair(table, ends)
+    transfers = np.concatenate([ends.sends, ends.receives])
+    alone = bool((partner[transfers] == NONE).any())
+    numbered = (rising and not alone and not ambiguous
+                and bool((table.number[ends.sends] == table.number[partner[ends.sends]]).all()))  # type: ignore[index]
+    findings = list(_alone(table, partner, ends)) if alone else []
+    findings += _sizes(table, partner, ends)
+    return Matching(partner, (*findings, *ambiguous), numbered, lanes, table, ends)
+
+
+def pair(table: OpTable, ends: Connections) -> Array:
+    """The partners (int32, a row each) that the order of messages at the two ends gives."""
+    partner = np.full(len(table), NONE, np.int32)
+    if np.array_equal(ends.of_send, ends.of_receive):
+        partner[ends.sends], partner[ends.receives] = ends.receives, ends.sends
+    elif len(ends.receives):
+        index = ends.send_index
+        at = ends.first_receive[ends.of_send] + index
+        there = at < ends.first_receive[ends.of_send + 1]
+        taken = ends.receives[at[there]]
+        partner[ends.sends[there]], partner[taken] = taken, ends.sends[there]
+    return partner
+
+
+def numbers_rise(table: OpTable, lanes: Lanes) -> bool:
+    """Whether `table.number` is one number in every step of every lane and rises from step to step."""
+    number = table.number
+    if number is None or not len(table) or number.min() < 0:
+        return False
+    at = np.full(lanes.nodes, NONE, np.int32)
+    at[lanes.node] = number
+    if not np.array_equal(at[lanes.node], number):
+        return False
+    ends = lanes.ends
+    at[ends] = np.iinfo(np.int32).max
+    falls = at[1:] <= at[:-1]
+    falls[ends[:-1]] = False
+    return not falls.any()
+
+
+def _neighbours(table: OpTable) -> Array | None:
+    """The partners, where every send stands right before its receive and every end of a connection is one lane; numbers
+    are known to rise along lanes.
+
+    Then both ends of a connection see its messages sorted by (number, row), and neighbours have equal numbers: so this is
+    the first-in first-out pairing. None where the table is not like that.
+    """
+    is_send = table.op == Op.SEND
+    is_receive = (table.op == Op.RECV) | (table.op == Op.REDUCE_RECV)
+    if is_receive[0] or is_send[-1] or not np.array_equal(is_send[:-1], is_receive[1:]):
+        return None
+    alternate = len(table) % 2 == 0 and bool(is_send[::2].all())
+    at: slice | Array = slice(0, None, 2) if alternate else np.flatnonzero(is_send)
+    after: slice | Array = slice(1, None, 2) if isinstance(at, slice) else at + 1
+    own_chan = alternate or is_send | is_receive
+    if not (np.array_equal(table.rank[at], table.peer[after]) and np.array_equal(table.peer[at], table.rank[after])
+            and np.array_equal(table.chan[at], table.chan[after]) and table.number is not None
+            and np.array_equal(table.number[at], table.number[after])
+            and bool(((table.chan == table.stream) | ~np.asarray(own_chan)).all())):
+        return None
+    if alternate:
+        partner = np.arange(len(table), dtype=np.int32)
+        partner ^= 1
+        return partner
+    partner = np.full(len(table), NONE, np.int32)
+    partner[at], partner[after] = after, at
+    return partner
+
+
+def connection_keys(table: OpTable, rows: Array) -> Array:
+    """One int64 for the connection of each transfer row: equal where source, destination and chan are equal."""
+    sending = table.op[rows] == Op.SEND
+    rank, peer = table.rank[rows].astype(np.int64), table.peer[rows]
+    source, destination = np.where(sending, rank, peer), np.where(sending, peer, rank)
+    return (source * table.ranks + destination) * max(1, len(table.streams)) + table.chan[rows]
+
+
+def connections(table: OpTable, lanes: Lanes) -> Connections:
+    """The connections with the messages of each end in the order of its lane's steps, within a step in row order.
+
+    Where several lanes serve one end, theirs are put in the order of `table.number`, else of the rows, as far as each
+    lane's own order allows: a guess, for ``pairing.settle`` to judge.
+    """
+    sends = np.flatnonzero(table.op == Op.SEND)
+    receives = np.flatnonzero((table.op == Op.RECV) | (table.op == Op.REDUCE_RECV))
+    shared = not np.array_equal(table.chan[sends], table.stream[sends]) or not np.array_equal(
+        table.chan[receives], table.stream[receives])
+    return Connections.of(table, *(_in_lane_order(table, lanes, rows, shared) for rows in (sends, receives)))
+
+
+def _in_lane_order(table: OpTable, lanes: Lanes, rows: Array, shared: bool) -> Array:
+    node = lanes.node[rows]
+    by_lane = rows[np.argsort(node, kind="stable")] if (node[1:] < node[:-1]).any() else rows
+    if not shared:
+        return by_lane
+    # Each lane keeps the places that its rows have in the guessed order, and fills them in the order of its steps.
+    guess = rows if table.number is None else rows[np.argsort(table.number[rows], kind="stable")]
+    places = np.argsort(lanes.lane[guess], kind="stable")
+    found = np.empty_like(rows)
+    found[places] = by_lane
+    return found
+
+
+def _shared(lanes: Lanes, ends: Connections) -> bool:
+    """Whether several lanes serve one end of a connection."""
+    return any(bool(((lane[1:] != lane[:-1]) & (of[1:] == of[:-1])).any())
+               for lane, of in ((lanes.lane[ends.sends], ends.of_send), (lanes.lane[ends.receives], ends.of_receive)))
+
+
+def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Diagnostic]:
+    """SL303 for every pair whose ends differ in size."""
+    sends = slice(0, None, 2) if ends is None and len(table) % 2 == 0 and partner[0] == 1 and partner[-1] == len(table) - 2 \
+        else np.flatnonzero((table.op == Op.SEND) & (partner != NONE))
+    receives = partner[sends]
+    differ = np.flatnonzero(table.count[sends] != table.count[receives])
+    if not len(differ):
+        return []
+    receives = receives[differ]
+    rows = partner[receives]
+    findings = []
+    for k, (s, r) in enumerate(zip(rows[:SHOWN].tolist(), receives[:SHOWN].tolist(), strict=True)):
+        sent, taken = int(table.count[s]), int(table.count[r])
+        more = len(rows) - SHOWN + 1 if k == SHOWN - 1 else 1
+        location, words_of_send = words.origin(table, s)
+        receive_location, words_of_receive = words.origin(table, r)
+        findings.append(error(
+            "SL303",
+            f"rank {int(table.rank[s])} sends {words.count(sent, 'chunk')} where rank {int(table.rank[r])} receives {taken}: "
+            f"{words.operation(table, s)}{words_of_send} meets {words.operation(table, r)}{words_of_receive}, "
+            f"{abs(sent - taken)} too {'many' if sent > taken else 'few'}",
+            location,
+            notes=[Note(f"the receive: {words.sentence(table, r)}", receive_location), *_crossed(table, partner, s, r)],
+            help="send and receive must name equally many chunks; messages from one rank to another on one stream pair in the "
+                 "order in which they are posted, within a step in the order in which they are written",
+            count=more, send=s, receive=r, sent=sent, received=taken))
+    return findings
+
+
+def _crossed(table: OpTable, partner: Array, s: int, r: int) -> Iterator[Note]:
+    """What the author probably meant, where another receive of the same step has the size sent and got a wrong one too."""
+    near = np.flatnonzero((table.rank == table.rank[r]) & (table.stream == table.stream[r]) & (table.step == table.step[r])
+                          & (table.peer == table.peer[r]) & (table.chan == table.chan[r]) & (table.op != Op.SEND)
+                          & (table.count == table.count[s]))
+    for other in near.tolist():
+        if other != r and partner[other] != NONE and table.count[partner[other]] != table.count[other]:
+            location, _ = words.origin(table, other)
+            yield Note(f"probably meant for {words.sentence(table, other)}, which is posted in the same step but written in "
+                       "another order than the sends", location)
+            return
+
+
+def _alone(table: OpTable, partner: Array, ends: Connections) -> Iterator[Diagnostic]:
+    """SL301 and SL302."""
+    for rows, others, code in ((ends.sends, ends.receives, "SL301"), (ends.receives, ends.sends, "SL302")):
+        left = np.sort(rows[partner[rows] == NONE])
+        others = np.sort(others[partner[others] == NONE])
+        for k, row in enumerate(left[:SHOWN].tolist()):
+            yield _lonely(table, ends, row, others, code, len(left) - SHOWN + 1 if k == SHOWN - 1 else 1)
+
+
+def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: str, more: int) -> Diagnostic:
+    sending = code == "SL301"
+    rank, peer = int(table.rank[row]), int(table.peer[row])
+    source, destination = (rank, peer) if sending else (peer, rank)
+    key = connection_keys(table, np.array([row]))[0]
+    sent = int((connection_keys(table, ends.sends) == key).sum())
+    taken = int((connection_keys(table, ends.receives) == key).sum())
+    stream = f" on {table.streams[int(table.chan[row])]}" if len(table.streams) > 1 else ""
+    location, where = words.origin(table, row)
+    tally = f"rank {source} sends {words.count(sent, 'message')} to rank {destination}{stream}, which receives {taken}"
+    what = "no receive takes" if sending else "no send serves"
+    note, help = _lookalike(table, row, others, sending)
+    if help is None:
+        help = (f"let rank {peer} receive it, or drop the send" if sending else f"let rank {peer} send it, or drop the receive")
+    return error(code, f"{what} this {'send' if sending else 'receive'} of rank {rank}, step {int(table.step[row])}: "
+                       f"{words.operation(table, row)}{where}; {tally}",
+                 location, notes=note, help=help, count=more, row=row, rank=rank, peer=peer, sent=sent, received=taken)
+
+
+def _lookalike(table: OpTable, row: int, others: Array, sending: bool) -> tuple[list[Note], str | None]:
+    """The operation at the other end that was probably meant to be the partner: on another chan, or with another peer."""
+    this, that = ("send", "receive") if sending else ("receive", "send")
+    back = others[(table.rank[others] == table.peer[row]) & (table.peer[others] == table.rank[row])]
+    if len(back):
+        other = int(back[0])
+        streams = table.streams[int(table.chan[row])], table.streams[int(table.chan[other])]
+        return ([Note(f"without partner, too, on {streams[1]}: {words.sentence(table, other)}", words.origin(table, other)[0])],
+                f"the {this} is on {streams[0]}, the {that} on {streams[1]}, and only ends of one stream or `chan` meet: put both "
+                "on one stream, or give both streams the same `chan`")
+    near = others[table.peer[others] == table.rank[row]]
+    if not len(near):
+        near = others[table.rank[others] == table.peer[row]]
+    if len(near):
+        other = int(near[0])
+        return ([Note(f"without partner, too: {words.sentence(table, other)}", words.origin(table, other)[0])],
+                f"do the two belong together? Then the {this} names rank {int(table.peer[row])} where rank "
+                f"{int(table.rank[other])} posts the {that}, for rank {int(table.peer[other])}")
+    return [], None

@@ -1,0 +1,207 @@
+"""No operations wait for each other in a circle; and how much buffering would be enough."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ops import Op
+from schedlang.verify import words
+from schedlang.verify.graph import Graph, build
+from schedlang.verify.matching import Matching
+from schedlang.verify.order import Order
+from schedlang.verify.sends import depth_words
+
+STARTS = 64
+"""From so many places a shortest circle is sought."""
+
+WORK = 2_000_000
+"""How many edges the search for a shorter circle may look at."""
+
+SHOWN = 12
+"""A circle of up to so many operations is shown whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Row ``row`` waits for row ``cause``."""
+
+    row: int
+    cause: int
+
+
+def check(table: OpTable, matching: Matching, order: Order) -> list[Diagnostic]:
+    """SL305 with the shortest circle found. Nothing where all that is stuck waits, in the end, for an operation without
+    partner: that is for the matching to report."""
+    if order.deadlock_free:
+        return []
+    depth = order.sends.deadlock_depth
+    graph = order.graph if depth == order.sends.depth else build(table, matching, depth)
+    circle = shortest_circle(graph)
+    return [_finding(table, matching, order, circle, _stuck(graph))] if circle else []
+
+
+def least_depth(table: OpTable, matching: Matching, order: Order | None = None) -> int | None:
+    """The least number of messages a connection must hold so that the execution comes to its end; 0: none (rendezvous is
+    enough); None: no number is enough. Exact: what completes with N completes with N + 1."""
+    if order is not None and order.deadlock_free and order.sends.rendezvous or build(table, matching, 0).complete:
+        return 0
+    if not build(table, matching, None).complete:
+        return None
+    low, high = 0, int(matching.message.max()) + 1  # a send that waits for no receive is as good as buffered without limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        if build(table, matching, middle).complete:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def shortest_circle(graph: Graph) -> list[Wait]:
+    """A shortest circle found among operations that wait for each other; empty where there is none.
+
+    Every lane that is stuck stands at one step. So it is enough to look at what those steps wait for: operations of other
+    lanes that are behind *their* present step.
+    """
+    source, target, edge = _frontier(graph)
+    waits: dict[int, list[tuple[int, int]]] = {}
+    for a, b, e in zip(target.tolist(), source.tolist(), edge.tolist(), strict=True):
+        waits.setdefault(a, []).append((b, e))
+    _trim(waits)
+    best: list[int] = []
+    work = 0
+    nodes = sorted(waits)
+    for start in nodes[:: max(1, len(nodes) // STARTS)] if len(nodes) > 4 * STARTS else nodes:
+        found, looked = _circle_through(waits, start, len(best))
+        work += looked
+        best = found or best
+        if work > WORK:
+            break
+    return [Wait(int(graph.effect[e]), int(graph.cause[e])) for e in best if graph.effect[e] != graph.cause[e]]
+
+
+def _blocked(graph: Graph) -> Array:
+    """Per lane, the first node that is not reached; the lane's end + 1 where all are."""
+    lanes = graph.lanes
+    reached = np.concatenate([[0], np.cumsum(graph.level[: lanes.nodes] != NONE)])
+    size = lanes.steps + (lanes.steps > 0)
+    return lanes.start + (reached[lanes.start + size] - reached[lanes.start])
+
+
+def _stuck(graph: Graph) -> int:
+    """How many lanes never come to their end."""
+    lanes = graph.lanes
+    return int((graph.level[lanes.ends] == NONE).sum())
+
+
+def _frontier(graph: Graph) -> tuple[Array, Array, Array]:
+    """Edges (source, target, number) between what is stuck now; a step not yet posted stands for what its lane is stuck at."""
+    lanes, blocked = graph.lanes, _blocked(graph)
+    stands = np.arange(graph.nodes)
+    late = np.flatnonzero(graph.level[: lanes.nodes] == NONE)
+    stands[late] = blocked[lanes.lane_of(late)]
+    stuck = np.zeros(graph.nodes, bool)
+    stuck[stands[late]] = True
+    stuck[lanes.nodes: graph.never] = graph.level[lanes.nodes: graph.never] == NONE
+    edge = np.flatnonzero(stuck[graph.target] & (graph.level[graph.source] == NONE) & (graph.source != graph.never))
+    return stands[graph.source[edge]], graph.target[edge], edge
+
+
+def _trim(waits: dict[int, list[tuple[int, int]]]) -> None:
+    """Drop what is on no circle because it waits, in the end, only for what never comes."""
+    needed_by: dict[int, list[int]] = {}
+    for node, causes in waits.items():
+        for cause, _ in causes:
+            needed_by.setdefault(cause, []).append(node)
+    count = {node: len(causes) for node, causes in waits.items()}
+    loose = deque(node for node in needed_by if node not in waits)
+    gone = set(loose)
+    while loose:
+        for node in needed_by.get(loose.popleft(), ()):
+            count[node] -= 1
+            if not count[node]:
+                gone.add(node)
+                loose.append(node)
+    for node in list(waits):
+        kept = [] if node in gone else [(cause, e) for cause, e in waits[node] if cause not in gone]
+        if kept:
+            waits[node] = kept
+        else:
+            del waits[node]
+
+
+def _circle_through(waits: dict[int, list[tuple[int, int]]], start: int, bound: int) -> tuple[list[int], int]:
+    """The edges of a shortest circle through ``start``, if there is one shorter than ``bound`` (0: of any length), and how
+    many edges were looked at."""
+    came: dict[int, tuple[int, int]] = {}
+    depth = {start: 0}
+    queue, looked = deque([start]), 0
+    while queue:
+        node = queue.popleft()
+        if bound and depth[node] + 1 >= bound:
+            break
+        for cause, edge in waits.get(node, ()):
+            looked += 1
+            if cause == start:
+                path = [edge]
+                while node != start:
+                    node, edge = came[node]
+                    path.append(edge)
+                return path[::-1], looked
+            if cause not in depth:
+                depth[cause] = depth[node] + 1
+                came[cause] = node, edge
+                queue.append(cause)
+    return [], looked
+
+
+def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[Wait], stuck: int) -> Diagnostic:
+    first = min(range(len(circle)), key=lambda k: (int(table.rank[circle[k].row]), int(table.step[circle[k].row])))
+    circle = [*circle[first:], *circle[:first]]
+    depth = order.sends.deadlock_depth
+    least = least_depth(table, matching)
+    notes = [Note(_hop(table, wait, circle[(k + 1) % len(circle)]), words.origin(table, wait.row)[0])
+             for k, wait in enumerate(circle) if k < SHOWN or k == len(circle) - 1]
+    if len(circle) > SHOWN + 1:
+        notes.insert(SHOWN, Note(f"... and so on, {len(circle) - SHOWN - 1} more"))
+    if depth is not None:
+        notes.append(Note("no amount of buffering would help" if least is None else
+                          f"it would go through {depth_words(least)}, but no transport has to offer that"))
+    ranks = sorted({int(table.rank[wait.row]) for wait in circle})
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks[:8]))}{', ...' if len(ranks) > 8 else ''}"
+    what = "an operation waits for itself" if len(circle) == 1 else f"{len(circle)} operations wait for each other in a circle"
+    location, where = words.origin(table, circle[0].row)
+    return error(
+        "SL305", f"deadlock {depth_words(depth)}: {what}, on {who}, the first of them {words.operation(table, circle[0].row)} of "
+                 f"rank {int(table.rank[circle[0].row])}{where}; {words.count(stuck, 'stream')} of a rank never come"
+                 f"{'s' if stuck == 1 else ''} to an end".replace("1 stream of a rank", "1 stream of a rank"),
+        location, notes=notes, help=_help(table, circle, least),
+        circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]), "stream": table.streams[int(table.stream[w.row])],
+                 "step": int(table.step[w.row])} for w in circle[:64]],
+        length=len(circle), least_depth=least)
+
+
+def _hop(table: OpTable, wait: Wait, following: Wait) -> str:
+    """One operation of a circle: where it stands, what it waits for, and why that does not come."""
+    row, cause = wait.row, wait.cause
+    text = f"{words.sentence(table, row)} waits for {words.operation(table, cause)} of {words.standing(table, cause)}"
+    if table.step[cause] != table.step[following.row] or table.stream[cause] != table.stream[following.row]:
+        text += f", which comes after step {int(table.step[following.row])}"
+    return text
+
+
+def _help(table: OpTable, circle: Sequence[Wait], least: int | None) -> str:
+    rows = [w.row for w in circle]
+    if any(table.op[row] in (Op.WAIT, Op.RECORD) for row in rows):
+        return "record the event earlier, or wait for it later: a wait must not stand before what leads to its record"
+    if any(table.of[row] != NONE for row in rows):
+        return "let one operation of the circle receive and send in two steps, instead of passing its message on as it arrives"
+    if least is not None and any(table.op[row] == Op.SEND for row in rows):
+        return ("post the send and the receive of a rank in one `step:`, or let every other rank receive first and then send")
+    return "let one of them come earlier: the receives and sends of two ranks must be in the same order on both"

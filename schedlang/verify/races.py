@@ -1,0 +1,205 @@
+"""No two lanes of a rank access one location in no settled order, one of them writing (language.md, Semantics 7 and 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ops import Op
+from schedlang.verify import words
+from schedlang.verify.order import Order
+from schedlang.verify.reach import Reach
+from schedlang.verify.sends import depth_words
+
+BLOCK = 1 << 20
+"""Rows looked at together."""
+
+ENOUGH = 4096
+"""A search through other ranks may stop after so many races."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Accesses to be ordered, one entry each: rows ``first`` and ``second`` of two lanes of one rank, and the location, as a
+    number (rank, buffer, chunk)."""
+
+    first: Array
+    second: Array
+    location: Array
+
+
+def check(table: OpTable, order: Order, reach: Reach | None = None) -> list[Diagnostic]:
+    """SL401, one finding for each pair of source statements that race; ``count`` is in how many places they do.
+
+    Witnesses come first: a rank with one lane has no race, lanes that touch disjoint locations have none.
+    """
+    if table.collective.name == "barrier":  # its tokens, and parts as long as the longest, have no elements
+        return []
+    pairs = candidates(table, order)
+    if pairs is None:
+        return []
+    node = order.matching.lanes.node
+    unordered, judged = (reach or Reach(table, order)).some_unordered(
+        node[pairs.first] + 1, node[pairs.second], ENOUGH)
+    if not len(unordered):
+        return []
+    return _findings(table, order, Pairs(pairs.first[unordered], pairs.second[unordered], pairs.location[unordered]), judged)
+
+
+def candidates(table: OpTable, order: Order) -> Pairs | None:
+    """The pairs of accesses whose order has to be shown: if these are ordered, all conflicting accesses are.
+
+    In a legal execution, each read comes after the last write of its location, and before the next one; each write comes
+    after the write before it. Order is transitive, so these few pairs decide. None where there is nothing to show.
+    """
+    lanes = order.matching.lanes
+    if int(lanes.per_rank(table.ranks).max(initial=0)) < 2:
+        return None
+    places = Places(table)
+    shared = _shared(table, order, places)
+    if not shared.any():
+        return None
+    parts = [(places.where(row, buffer, chunk, count), write) for row, buffer, chunk, count, write in accesses(table)]
+    found = []
+    for (row, location), write in parts:
+        keep = shared[location] & (order.posted[row] != NONE)
+        found.append((row[keep], location[keep], np.full(int(keep.sum()), write)))
+    row, location, writes = (np.concatenate(column) for column in zip(*found, strict=True))
+    return _adjacent(order, lanes.node, row, location, writes)
+
+
+def _adjacent(order: Order, node: Array, row: Array, location: Array, writes: Array) -> Pairs | None:
+    """Of the accesses given, those pairs that decide; two accesses of one step count as one."""
+    by = np.lexsort((row, node[row], order.posted[row], location))
+    row, location, writes = row[by], location[by], writes[by]
+    new = np.ones(len(row), bool)
+    new[1:] = (node[row[1:]] != node[row[:-1]]) | (location[1:] != location[:-1])
+    start = np.flatnonzero(new)
+    if not len(start):
+        return None
+    wrote = np.logical_or.reduceat(writes, start)
+    group = np.cumsum(new) - 1
+    shown = row[start]  # the row that stands for the step: its first write, else its first read
+    writing = np.flatnonzero(writes)[::-1]
+    shown[group[writing]] = row[writing]
+    place = location[start]
+    index = np.arange(len(start))
+    here = np.searchsorted(place, place)  # the first access of the location
+    last = np.maximum.accumulate(np.where(wrote, index, NONE))
+    last = np.concatenate([[NONE], last[:-1]])  # the last write before each access, of this or an earlier location
+    after_write = np.flatnonzero(last >= here)
+    following = np.minimum.accumulate(np.where(wrote, index, len(start))[::-1])[::-1]
+    following = np.concatenate([following[1:], [len(start)]])  # the next write after each access
+    before_write = np.flatnonzero(~wrote & (following < len(start)))
+    before_write = before_write[place[following[before_write]] == place[before_write]]
+    first = np.concatenate([last[after_write], before_write])
+    second = np.concatenate([after_write, following[before_write]])
+    lane = order.matching.lanes.lane[shown]
+    differ = lane[first] != lane[second]
+    first, second = first[differ], second[differ]
+    return Pairs(shown[first], shown[second], place[first]) if len(first) else None
+
+
+def accesses(table: OpTable) -> Iterator[tuple[Array, Array, Array, Array, bool]]:
+    """All accesses of a table, as (rows, buffer, chunk, count, whether they write), kind by kind."""
+    op = table.op
+    sends = np.flatnonzero((op == Op.SEND) & (table.of == NONE))
+    yield sends, table.buffer[sends], table.chunk[sends], table.count[sends], False
+    operands = np.flatnonzero((op == Op.REDUCE_RECV) | (op == Op.COPY) | (op == Op.REDUCE))
+    yield operands, table.from_buffer[operands], table.from_chunk[operands], table.count[operands], False
+    stores = np.flatnonzero((op > Op.SEND) & (op < Op.RECORD) & (table.buffer != NONE))
+    yield stores, table.buffer[stores], table.chunk[stores], table.count[stores], True
+
+
+class Places:
+    """Locations (rank, buffer, chunk) as numbers."""
+
+    def __init__(self, table: OpTable) -> None:
+        self.offsets = np.concatenate([[0], np.cumsum([b.chunks for b in table.buffers], dtype=np.int64)])
+        self.per_rank = int(self.offsets[-1])
+        self.total = self.per_rank * table.ranks
+        self._rank = table.rank
+
+    def where(self, row: Array, buffer: Array, chunk: Array, count: Array) -> tuple[Array, Array]:
+        """The rows, each as often as it has chunks, and the location of each of those."""
+        first = self._rank[row].astype(np.int64) * self.per_rank + self.offsets[buffer] + chunk
+        if not len(row) or int(count.max()) == 1:
+            return row, first
+        spread = np.repeat(np.arange(len(row)), count)
+        within = np.arange(len(spread)) - np.repeat(np.cumsum(count, dtype=np.int64) - count, count)
+        return row[spread], first[spread] + within
+
+    def split(self, location: int) -> tuple[int, int, int]:
+        """Rank, buffer and chunk of a location."""
+        rank, within = divmod(location, self.per_rank)
+        buffer = int(np.searchsorted(self.offsets, within, side="right")) - 1
+        return rank, buffer, within - int(self.offsets[buffer])
+
+
+def _shared(table: OpTable, order: Order, places: Places) -> Array:
+    """Which locations several lanes touch, one of them writing (bool, by location)."""
+    lane = order.matching.lanes.lane
+    owner = np.full(places.total, NONE, np.int32)
+    shared, written = np.zeros(places.total, bool), np.zeros(places.total, bool)
+    blocks = [(*part, k, write) for *part, write in accesses(table) for k in range(0, len(part[0]), BLOCK)]
+    for row, buffer, chunk, count, k, _ in blocks:
+        these, location = places.where(*(column[k:k + BLOCK] for column in (row, buffer, chunk, count)))
+        owner[location] = lane[these]
+    for row, buffer, chunk, count, k, write in blocks:
+        these, location = places.where(*(column[k:k + BLOCK] for column in (row, buffer, chunk, count)))
+        shared[location[owner[location] != lane[these]]] = True
+        if write:
+            written[location] = True
+    return shared & written
+
+
+def _findings(table: OpTable, order: Order, races: Pairs, judged: bool) -> list[Diagnostic]:
+    """One finding for each pair of source statements; the earliest race is the one shown."""
+    by = np.lexsort((races.location, order.posted[races.second]))
+    spots = [site.location for site in table.sites]
+    numbers: dict[object, int] = {}
+    statement = np.array([numbers.setdefault(spot if spot is not None else k, len(numbers)) for k, spot in enumerate(spots)])
+    kinds = statement[table.site[races.first[by]]] * np.int64(len(spots)) + statement[table.site[races.second[by]]]
+    _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
+    findings = []
+    for index in np.argsort(first).tolist():
+        k = int(by[first[index]])
+        findings.append(_finding(table, order, int(races.first[k]), int(races.second[k]), int(races.location[k]),
+                                 int(counts[index]), judged))
+    return findings
+
+
+def _finding(table: OpTable, order: Order, first: int, second: int, location: int, count: int, judged: bool) -> Diagnostic:
+    rank, buffer, chunk = Places(table).split(location)
+    where = words.place(table, buffer, chunk)
+    stream = [table.streams[int(table.stream[row])] for row in (first, second)]
+    does = [_does(table, row, buffer, chunk) for row in (first, second)]
+    at, first_origin = words.origin(table, first)
+    _, second_origin = words.origin(table, second)
+    notes = [Note(f"one access: {words.sentence(table, first)}", at),
+             Note(f"the other: {words.sentence(table, second)}", words.origin(table, second)[0])]
+    if table.op[first] == Op.SEND and order.sends.depth is None:
+        notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only the "
+                          "stream of the send knows"))
+    if not judged:
+        notes.append(Note(f"the search stopped after {ENOUGH} races; there may be more"))
+    return error(
+        "SL401",
+        f"nothing orders two accesses to {where} on rank {rank} ({depth_words(order.sends.depth)}): "
+        f"{words.operation(table, first)} on stream {stream[0]}{first_origin} {does[0]} it, "
+        f"{words.operation(table, second)} on stream {stream[1]}{second_origin} {does[1]} it",
+        words.origin(table, second)[0], notes=notes,
+        help=f"record an event on stream {stream[0]} of rank {rank} after \"{words.operation(table, first)}\" and wait for it on "
+             f"stream {stream[1]} before \"{words.operation(table, second)}\"; or use another buffer",
+        count=count, rank=rank, buffer=table.buffers[buffer].name, chunk=chunk, first=first, second=second)
+
+
+def _does(table: OpTable, row: int, buffer: int, chunk: int) -> str:
+    """``reads``, ``writes`` or ``reads and writes``: what the step of a row does with a location there."""
+    low, count = int(table.chunk[row]), int(table.count[row])
+    writes = (table.op[row] != Op.SEND and table.buffer[row] == buffer and low <= chunk < low + count)
+    return "writes" if writes else "reads"
