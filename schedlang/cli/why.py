@@ -89,7 +89,8 @@ def _chain(table: OpTable, hops: Iterable[Hop], start: int) -> Iterator[str]:
 
 
 def sentence(table: OpTable, row: int) -> str:
-    """``rank 2, stream wire, step 3: send data[1] to 0 (line 12, s=3)``."""
+    """``rank 2, stream wire, step 3: send data[1] to 0 (line 12)``."""
     where = origin(table, [row])
     on = f", stream {stream(table, row)}" if len(table.streams) > 1 else ""
-    return f"rank {table.rank[row]}{on}, step {table.step[row]}: {operation(table, row)}{f' ({where})' if where else ''}"
+    standing = f"rank {table.rank[row]}{on}, step {table.step[row]}"
+    return f"{standing}: {operation(table, row)}{f' ({where})' if where else ''}"
