@@ -387,7 +387,8 @@ def fuse(d: Draft) -> bool:
 MUTATIONS: dict[str, Callable[[Draft], bool]] = {
     m.__name__: m for m in (
         drop_row, drop_pair, duplicate_row, duplicate_pair, redirect, redirect_pair, shift_chunk, shift_pair,
-        swap_steps, swap_far_steps, merge_steps, split_step, send_to_reduce, move_step, drop_wait, drop_event, drop_record,
+        swap_steps, swap_far_steps, merge_steps, split_step, send_to_reduce, move_step, drop_wait, drop_event,
+        drop_record,
         change_count, change_pair_count, change_buffer, change_chan, swap_rows, fuse)
 }
 """All mutations, by name."""
