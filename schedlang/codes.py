@@ -604,7 +604,7 @@ _RUNNING = (
         left as it was.
         """,
         """
-        Give another path.
+        Give another path, or make room on the disk.
         """),
 )
 

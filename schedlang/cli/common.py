@@ -240,7 +240,6 @@ def read_table(file: str, name: str | None, op: str | None) -> OpTable:
     from dataclasses import replace
 
     from schedlang.ir.json import loads
-
     from schedlang.ops import COLLECTIVES, REDUCE_OPS
 
     try:

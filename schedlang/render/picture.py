@@ -26,21 +26,18 @@ def rank_lines(table: OpTable, rank: int, wanted: range | None, style: Style) ->
     rows: list[int] = (table.rank == rank).nonzero()[0].tolist()
     yield style("bold", f"{table.name}: rank {rank} of {table.ranks}, {len(rows):,} operation{'s' * (len(rows) != 1)}")
     rows.sort(key=lambda row: (int(table.stream[row]), int(table.step[row]), row))
-    for _, of_stream in groupby(rows, key=lambda row: int(table.stream[row])):
-        last = -1
-        for row in of_stream:
-            step = int(table.step[row])
-            if last < 0:
-                yield ""
-                yield style("bold", f"stream {stream(table, row)}")
-                last = 0 if step else -2
-            if wanted is not None and step not in wanted:
-                continue
-            head = f"step {step}" if step != last or last < 0 else ""
-            last = step
+    shown = None
+    for (name, step), together in groupby(rows, key=lambda row: (stream(table, row), int(table.step[row]))):
+        if wanted is not None and step not in wanted:
+            continue
+        if name != shown:
+            yield ""
+            yield style("bold", f"stream {name}")
+            shown = name
+        for k, row in enumerate(together):
             where = origin(table, [row])
             place = style("dim", f"id {row}" + (f", {where}" if where else ""))
-            yield f"  {head:<9} {operation(table, row):<40} {place}"
+            yield f"  {'' if k else f'step {step}':<9} {operation(table, row):<40} {place}"
 
 
 class Picture:
