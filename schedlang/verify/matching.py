@@ -227,8 +227,8 @@ def _shared(lanes: Lanes, ends: Connections) -> bool:
 
 def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Diagnostic]:
     """SL303 for every pair whose ends differ in size."""
-    sends = slice(0, None, 2) if ends is None and len(table) % 2 == 0 and partner[0] == 1 and partner[-1] == len(table) - 2 \
-        else np.flatnonzero((table.op == Op.SEND) & (partner != NONE))
+    alternate = ends is None and len(table) % 2 == 0 and bool((table.op[::2] == Op.SEND).all())
+    sends = slice(0, None, 2) if alternate else np.flatnonzero((table.op == Op.SEND) & (partner != NONE))
     receives = partner[sends]
     differ = np.flatnonzero(table.count[sends] != table.count[receives])
     if not len(differ):
