@@ -195,6 +195,8 @@ class Walk:
 
     def _yield(self, values: Array, carriers: Array, operands: Array, slots: Array) -> Array:
         """What receives yield: what arrived, combined with the operand where there is one."""
+        if not len(slots):  # no receive has an operand
+            return values
         slot = slots[carriers]
         have = np.flatnonzero(slot != NONE)
         if len(have):
