@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from schedlang.diagnostics import Diagnostic
 
 Status = Literal["ok", "faulty", "skipped", "unusable"]
+
+
+class Proof(Protocol):
+    """One property: ``state`` is proved, failed or not judged, ``detail`` how, or why not."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -16,14 +27,15 @@ class Case:
     """The verdict for one choice of values.
 
     ``values``: ``ranks`` and the parameters. ``status``: ``skipped`` where a `require` excludes these values,
-    ``unusable`` where they cannot be used at all. ``facts``: those of the verdict, by name; None where nothing was
-    verified.
+    ``unusable`` where they cannot be used at all. ``proofs`` and ``facts`` are those of the verdict; empty where
+    nothing was verified.
     """
 
     values: Mapping[str, Any]
     status: Status
     diagnostics: tuple[Diagnostic, ...]
-    facts: Mapping[str, Any] | None = None
+    proofs: tuple[Proof, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

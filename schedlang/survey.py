@@ -35,7 +35,8 @@ def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnosti
     from schedlang.verify.sends import DEFAULT
 
     verdict = verify(table, sends=DEFAULT if sends is None else sends, require_agreement=require_agreement)
-    return Case(values, "ok" if verdict.ok else "faulty", (*earlier, *verdict.diagnostics), verdict.facts)
+    return Case(values, "ok" if verdict.ok else "faulty", (*earlier, *verdict.diagnostics),
+                verdict.proofs, verdict.facts)
 
 
 def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: str | None, max_ops: int | None,

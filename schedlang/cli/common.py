@@ -259,21 +259,6 @@ def read_table(file: str, name: str | None, op: str | None) -> OpTable:
     return table.with_columns(collective=replace(table.collective, op=op))
 
 
-def case_text(case: dict[str, Any]) -> str:
-    """The values of a case as ``ranks=4, channels=2``; matrices by their shape."""
-    return ", ".join(f"{name}={_brief(value)}" for name, value in case.items())
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    shape = getattr(value, "shape", None)
-    if shape:
-        return "x".join(map(str, shape)) + " counts"
-    text = str(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
 def write_text(path: str, text: str) -> None:
     """Writes a file as a whole or not at all. Raises SchedError (SL807)."""
     import os

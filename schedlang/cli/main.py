@@ -91,9 +91,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: Sequence[str] | None) -> int:
     try:
-        result: Any = group.main(args=None if arguments is None else list(arguments), prog_name="schedlang",
-                                 standalone_mode=False)
+        # Not click's own main(): that ends the process with status 1 when the reader of our output has gone.
+        with group.make_context("schedlang", list(sys.argv[1:] if arguments is None else arguments)) as context:
+            result: Any = group.invoke(context)
         return result if isinstance(result, int) else EXIT_CLEAN
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
     except SchedError as failure:
         show(failure.diagnostics, err=True)
         return exit_code(failure.diagnostics) or EXIT_UNUSABLE

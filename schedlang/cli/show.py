@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, case_text, load_table, value_options
+from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, load_table, value_options
 from schedlang.cli.common import show as show_findings
 from schedlang.diagnostics import SchedError, error
 
@@ -31,8 +31,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
     show_findings(findings, err=True)
     if rank is not None and rank >= table.ranks:
-        raise bad_option(f"--rank {rank}: {table.name} has the ranks 0 to {table.ranks - 1}"
-                         + (f" with {case_text(dict(table.params))}" if table.params else ""))
+        raise bad_option(f"--rank {rank}: {table.name} has the ranks 0 to {table.ranks - 1}")
     if rank is None and len(table) > MAX_ROWS:
         raise SchedError(error("SL208", f"{table.name} has {len(table):,} operations, too many to draw "
                                         f"(at most {MAX_ROWS:,})", help="show fewer ranks, or one rank with --rank R"))

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from schedlang.report import Report
     from schedlang.verify.sends import Sends
 
+_MODELS = {"default": "Deadlock is judged without buffering, all else with unlimited buffering.",
+           "rendezvous": "All is judged without buffering."}
+
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
@@ -74,10 +77,10 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
                 click.echo(text, nl=False, color=color)
     if style_name == "json":
         click.echo(json.dumps(verdict.document(reports, problems, str(job.sends))), nl=False)
-    elif len(reports) > 1:
-        good = sum(s.ok for s in reports)
-        click.echo(f"{good} of {len(reports)} schedules are right" + (
-            f"; {len(reports) - good} are not" if good < len(reports) else ""))
+    elif style_name == "full" and reports:
+        if len(reports) > 1:
+            click.echo(f"{sum(report.ok for report in reports)} of {len(reports)} schedules are right")
+        click.echo(_MODELS.get(str(job.sends), f"All judged with --sends {job.sends}."))
     return max([exit_code(problems), *(_exit(s) for s in reports)], default=EXIT_CLEAN)
 
 
@@ -130,8 +133,6 @@ class _Job:
 
     def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:
         """The tables of the one schedule that is named, for all its cases, as far as they expand."""
-        from schedlang.expand import load_program
-
         if len(paths) != 1:
             raise bad_option("--why looks at one schedule", help="name one: FILE or FILE::NAME")
         file, name = split_name(paths[0])
@@ -139,6 +140,8 @@ class _Job:
             table = read_table(file, name, self.op)
             yield {"ranks": table.ranks, **table.params}, table
             return
+        from schedlang.expand import load_program
+
         program = load_program(file)
         name = program.main(name)
         for values in self.cases(program, name):

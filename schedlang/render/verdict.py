@@ -43,10 +43,15 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
         reason = skipped[0].diagnostics[0].message
         yield f"    skipped {values_text([c.values for c in skipped])}: {reason}"
     proved = report.with_status("ok")
-    if full and proved and failure is None:
+    if not full:
+        return
+    if failure is not None:
+        yield from (f"    {line}" for line in _not_judged(failure))
+    elif proved:
         largest = max(proved, key=lambda case: case.values.get("ranks", 0))
-        for line in facts_text(largest.facts or {}):
-            yield f"    {line}"
+        if len(proved) > 1:
+            yield f"    with {values_text([largest.values])}:"
+        yield from (f"    {line}" for line in facts_text(largest.facts))
 
 
 def _remarks(cases: Iterable[Case], full: bool) -> list[Diagnostic]:
@@ -90,9 +95,35 @@ def _brief(value: Any) -> str:
 
 
 def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
-    """The facts of a verdict, a line a subject."""
-    for name, value in facts.items():
-        yield f"{name.replace('_', ' ')}: {value}"
+    """What a clean schedule costs and gives, in words, beside what no schedule can go below."""
+
+    def least(name: str) -> str:
+        return f" (at least {facts[name]})" if facts.get(name) is not None else ""
+
+    if "rounds" in facts:
+        yield (f"{facts['rounds']} rounds{least('rounds_bound')}, {facts['messages']:,} messages over "
+               f"{facts['links']:,} links")
+        yield (f"sent by a rank: {facts['sent_most']}{least('sent_bound')}; received: {facts['received_most']}"
+               f"{least('received_bound')}; over one link: {facts['link_most']}")
+    if facts.get("depth"):
+        yield f"needs {facts['depth']} message{'s' * (facts['depth'] > 1)} in flight per connection"
+    if facts.get("scratch"):
+        yield f"scratch in use on a rank: {facts['scratch']} chunk{'s' * (facts['scratch'] > 1)}"
+    if facts.get("agreement") is not None:
+        yield ("all ranks get the same bits" if facts["agreement"] else
+               "ranks may get different bits: they add in different orders")
+    if facts.get("exact") is False:
+        yield f"checked with random fingerprints: a wrong result passes with a probability below {facts['doubt']}"
+
+
+def _not_judged(case: Case) -> Iterator[str]:
+    """The proofs that were not made because of what was found, and why."""
+    reasons: dict[str, list[str]] = {}
+    for proof in case.proofs:
+        if proof.state == "not judged" and proof.detail:
+            reasons.setdefault(proof.detail, []).append(proof.name)
+    for why, names in reasons.items():
+        yield f"not judged: {', '.join(names)} ({why})"
 
 
 def document(reports: Iterable[Report], diagnostics: Iterable[Diagnostic], sends: str) -> dict[str, Any]:
@@ -103,7 +134,8 @@ def document(reports: Iterable[Report], diagnostics: Iterable[Diagnostic], sends
         "format": FORMAT, "version": VERSION, "ok": not failed and all(s.ok for s in reports), "sends": sends,
         "schedules": [{
             "file": s.file, "schedule": s.schedule, "ok": s.ok, "status": s.status,
-            "cases": [{"values": dict(c.values), "status": c.status, "facts": c.facts,
+            "cases": [{"values": dict(c.values), "status": c.status, "facts": dict(c.facts),
+                       "proofs": [{"name": p.name, "state": p.state, "detail": p.detail} for p in c.proofs],
                        "diagnostics": [json.diagnostic(d) for d in c.diagnostics]} for c in s.cases],
         } for s in reports],
         "diagnostics": [json.diagnostic(d) for d in diagnostics],

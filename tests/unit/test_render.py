@@ -25,7 +25,8 @@ def lines(*findings, **options):
 
 def test_full_finding():
     found = lines(error("SL305", "a circle", span("send data[0]"), help="post both",
-                        notes=[Note("waits for the other", span("send data[1]")), Note("the same", span("send data[0]"))],
+                        notes=[Note("waits for the other", span("send data[1]")),
+                               Note("the same", span("send data[0]"))],
                         count=63))
     assert found == [
         "a/x.sched:2:5: error[SL305] deadlock: a circle",
