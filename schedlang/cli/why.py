@@ -16,16 +16,27 @@ from schedlang.render.words import operation, origin, stream
 if TYPE_CHECKING:
     from schedlang.verify.matching import Matching
     from schedlang.verify.sends import Sends
-    from schedlang.verify.why import Hop
+    from schedlang.verify.why import Hop, Moment
 
 _BECAUSE = {
-    "lane": "comes later on the same stream:",
-    "message": "its message is received by",
-    "event": "its event is waited for by",
+    "lane": "then, on the same stream,",
+    "message": "is received by",
+    "event": "is waited for by",
     "fused": "is passed on by",
     "room": "makes room for",
     "head": "is received before",
 }
+
+
+_ORDERS: tuple[tuple[Moment, Moment, str], ...] = (
+    ("end", "post", "A is over before B begins"),
+    ("post", "post", "A begins before B begins, but need not be over by then"),
+    ("end", "end", "A is over before B is over, but B may begin before that"),
+    ("post", "end", "A begins before B is over, and no more is sure"),
+)
+"""What may be said of two operations, from the strongest: where the chain starts, where it ends, in words."""
+
+_SWAPPED = str.maketrans("AB", "BA")
 
 
 def explain(tables: Iterable[tuple[Mapping[str, Any], OpTable]], names: tuple[str, str], sends: Sends) -> int:
@@ -66,26 +77,26 @@ def lines(table: OpTable, matching: Matching, a: int, b: int, sends: Sends) -> I
     if together:
         yield "Both stand in one step: they are posted together, and nothing orders them."
         return
-    for x, y, order in ((a, b, "A comes before B"), (b, a, "B comes before A")):
-        hops = path(table, matching, x, y, sends)
-        if hops is not None:
-            yield f"{order}:"
-            yield from _chain(table, hops, x)
-            return
-    for x, y, order in ((a, b, "B cannot end before A begins, but nothing keeps B from beginning before A ends"),
-                        (b, a, "A cannot end before B begins, but nothing keeps A from beginning before B ends")):
-        hops = path(table, matching, x, y, sends, start="post", until="end")
-        if hops is not None:
-            yield f"{order}:"
-            yield from _chain(table, hops, x)
-            return
+    for start, until, order in _ORDERS:
+        for x, y, named in ((a, b, order), (b, a, order.translate(_SWAPPED))):
+            hops = path(table, matching, x, y, sends, start=start, until=until)
+            if hops is not None:
+                yield f"{named}:"
+                yield from _chain(table, hops, x, y)
+                return
     yield "Nothing orders them: no chain of steps, messages and events leads from one to the other."
 
 
-def _chain(table: OpTable, hops: Iterable[Hop], start: int) -> Iterator[str]:
+def _chain(table: OpTable, hops: Iterable[Hop], start: int, end: int) -> Iterator[str]:
     yield f"    {sentence(table, start)}"
+    last = start
     for hop in hops:
+        if hop.before != last:
+            yield f"    stands in one step with {sentence(table, hop.before)}"
         yield f"    {_BECAUSE[hop.kind]} {sentence(table, hop.after)}"
+        last = hop.after
+    if last != end:
+        yield f"    stands in one step with {sentence(table, end)}"
 
 
 def sentence(table: OpTable, row: int) -> str:
