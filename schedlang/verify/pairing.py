@@ -25,17 +25,17 @@ def settle(table: OpTable, lanes: Lanes, guess: Connections, sends: Sends) -> tu
     implies, then every execution has this pairing: so a guess that proves itself in this way is right. Where it does not,
     one execution is played; what it yields proves itself, or is ambiguous.
     """
-    found = _unsettled(table, lanes, guess, sends)
-    if found is not None and not len(found[0]):
+    first, second, all_posted = _unsettled(table, lanes, guess, sends)
+    if all_posted and not len(first):
         return guess, []
     played = Connections.of(table, *_play(table, lanes, guess, sends.depth))
-    found = _unsettled(table, lanes, played, sends)
-    return played, [] if found is None else _findings(table, *found, sends)
+    first, second, _ = _unsettled(table, lanes, played, sends)
+    return played, _findings(table, first, second, sends) if len(first) else []
 
 
-def _unsettled(table: OpTable, lanes: Lanes, ends: Connections, sends: Sends) -> tuple[Array, Array] | None:
-    """Rows that follow each other at an end and whose posts nothing orders, among those that are posted at all; None where
-    the given order of messages cannot even be executed as far as it should."""
+def _unsettled(table: OpTable, lanes: Lanes, ends: Connections, sends: Sends) -> tuple[Array, Array, bool]:
+    """Rows that follow each other at an end and whose posts nothing orders, among those that are posted at all; and whether
+    all are, at ends that lanes share."""
     matching = Matching(pair(table, ends), (), False, lanes, table, ends)
     found: Order = order(table, matching, Sends(False, sends.depth))
     pairs = []
@@ -44,10 +44,9 @@ def _unsettled(table: OpTable, lanes: Lanes, ends: Connections, sends: Sends) ->
         pairs.append((rows[:-1][follows], rows[1:][follows]))
     first, second = (np.concatenate(column) for column in zip(*pairs, strict=True))
     posted = (found.posted[first] != NONE) & (found.posted[second] != NONE)
-    if not posted.all() and not found.complete:
-        first, second = first[posted], second[posted]
+    first, second = first[posted], second[posted]
     ordered = Reach(table, found).ordered(lanes.node[first], lanes.node[second])
-    return first[~ordered], second[~ordered]
+    return first[~ordered], second[~ordered], bool(posted.all())
 
 
 def _findings(table: OpTable, first: Array, second: Array, sends: Sends) -> list[Diagnostic]:

@@ -1,0 +1,228 @@
+"""Random tiny tables: what the proofs about order say is what all interleavings say."""
+
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+
+from schedlang.ir.table import NONE
+from schedlang.ops import Op
+from schedlang.verify import deadlock, races, rounds, why
+from schedlang.verify.graph import build
+from schedlang.verify.matching import match
+from schedlang.verify.order import order
+from schedlang.verify.sends import Sends
+from tests.unit.order_oracle import Oracle, random_table
+
+MODELS = {"rendezvous": 0, "buffered=1": 1, "buffered=2": 2, "unlimited": None}
+TABLES = 250
+
+
+def codes(diagnostics):
+    return {d.code for d in diagnostics}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_gets_stuck(model):
+    random, outcomes = Random(model), Counter()
+    sends = Sends.parse(model)
+    for _ in range(TABLES):
+        table = random_table(random, lost=0.1)
+        finals, orders = Oracle(table, MODELS[model]).explore()
+        assert len(finals) == 1 and all(len(seen) == 1 for seen in orders.values())  # confluent
+        found = match(table, sends)
+        assert "SL304" not in codes(found.diagnostics)
+        done = order(table, found, sends)
+        oracle = Oracle(table, MODELS[model])
+        finished = oracle.finished(finals[0])
+        assert done.deadlock_free == finished
+        posted = [finals[0][0][oracle.step(i)[:2]] > oracle.rows[i]["step"] for i in range(len(table))]
+        assert ((done.posted != NONE) == posted).all()
+        findings = deadlock.check(table, found, done)
+        alone = codes(found.diagnostics) & {"SL301", "SL302"} or _unrecorded(table)
+        assert not (finished and findings)
+        assert finished or findings or alone  # what is stuck is in a circle, or waits for what does not exist
+        outcomes["finished" if finished else "circle" if findings else "alone"] += 1
+    assert min(outcomes[k] for k in ("finished", "circle", "alone")) > 5, outcomes
+
+
+def _unrecorded(table):
+    made = {(int(r), int(e)) for r, e in zip(table.rank, table.event) if e != NONE}
+    return len(made) > int((table.op == Op.RECORD).sum())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_circle_is_a_circle(model):
+    random, seen, sends = Random(model), 0, Sends.parse(model)
+    while seen < 40:
+        table = random_table(random)
+        found = match(table, sends)
+        done = order(table, found, sends)
+        for finding in deadlock.check(table, found, done):
+            seen += 1
+            graph = build(table, found, sends.deadlock_depth)
+            edges = set(zip(graph.effect.tolist(), graph.cause.tolist()))
+            circle = finding.witness["circle"]
+            assert len(circle) == finding.witness["length"]
+            for here, following in zip(circle, [*circle[1:], circle[0]]):
+                assert (here["row"], here["waits_for"]) in edges
+                waited = here["waits_for"]
+                assert (table.rank[waited], table.streams[table.stream[waited]]) == (following["rank"], following["stream"])
+                assert table.step[waited] >= following["step"]
+
+
+def test_more_room_never_harms():
+    random, helped = Random(1), 0
+    for _ in range(300):
+        table = random_table(random)
+        found = match(table)
+        complete = [build(table, found, depth).complete for depth in (0, 1, 2, 3, 9, None)]
+        assert complete == sorted(complete)
+        least = deadlock.least_depth(table, found)
+        assert least == (next((n for n in range(12) if build(table, found, n).complete), None) if complete[-1] else None)
+        helped += least is not None and least > 0
+    assert helped > 5
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_races(model):
+    random, outcomes, sends = Random(model), Counter(), Sends.parse(model)
+    for _ in range(TABLES):
+        table = random_table(random, statements=7, ranks=2, streams=3, chunks=9)
+        found = match(table, sends)
+        done = order(table, found, sends)
+        expected = Oracle(table, sends.depth).races()
+        findings = races.check(table, done)
+        assert bool(findings) == bool(expected)
+        for finding in findings:
+            w = finding.witness
+            i, j = sorted((w["first"], w["second"]))
+            buffer = table.buffer_index(w["buffer"])
+            # The row named stands for its step: some rows of the two steps race there.
+            assert any({Oracle(table, 0).step(a), Oracle(table, 0).step(b)} == {Oracle(table, 0).step(i), Oracle(table, 0).step(j)}
+                       and (buffer, w["chunk"]) == (p, c) for a, b, p, c in expected)
+        outcomes[bool(findings)] += 1
+    assert min(outcomes[False], outcomes[True]) > 20, outcomes
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_shared_connections(model):
+    random, outcomes, sends = Random(model), Counter(), Sends.parse(model)
+    for _ in range(TABLES):
+        table = random_table(random, statements=5, ranks=2, streams=3, shared_chan=True)
+        oracle = Oracle(table, sends.depth)
+        finals, orders = oracle.explore()
+        found = match(table, sends)
+        ambiguous = any(len({seen[:k] for seen in group}) > 1 for group in orders.values() for k in range(1, 9))
+        assert ("SL304" in codes(found.diagnostics)) == ambiguous
+        if not ambiguous:
+            for rows in ([*group][0] for group in orders.values()):
+                assert [int(found.message[row]) for row in rows] == list(range(len(rows)))
+            assert order(table, found, Sends(False, sends.depth)).complete == oracle.finished(finals[0])
+        outcomes[ambiguous] += 1
+    assert min(outcomes[False], outcomes[True]) > 20, outcomes
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_levels_are_a_legal_execution(model):
+    random, complete, sends = Random(model), 0, Sends.parse(model)
+    for _ in range(TABLES):
+        table = random_table(random)
+        found = match(table, sends)
+        done = order(table, found, sends)
+        rows = np.flatnonzero(done.done != NONE)
+        complete += done.complete
+        assert (done.posted[rows] <= done.ready[rows]).all() and (done.ready[rows] <= done.done[rows]).all()
+        assert (done.done < done.levels).all()
+        node = found.lanes.node
+        for i in range(len(table)):
+            for j in range(len(table)):
+                if node[i] == node[j]:
+                    assert done.posted[i] == done.posted[j] and done.done[i] == done.done[j]
+                elif found.lanes.lane[i] == found.lanes.lane[j] and node[i] < node[j] and done.posted[j] != NONE:
+                    assert done.done[i] < done.posted[j]
+        for row in rows.tolist():
+            came = found.partner[row]
+            if table.op[row] in (Op.RECV, Op.REDUCE_RECV):
+                assert done.ready[came] <= done.done[row]
+            if table.of[row] != NONE:
+                came = found.partner[table.of[row]]
+                assert done.ready[came] < done.ready[row] or table.of[came] == NONE and done.ready[came] <= done.ready[row]
+            if table.op[row] == Op.WAIT:
+                made = np.flatnonzero((table.op == Op.RECORD) & (table.event == table.event[row]) & (table.rank == table.rank[row]))[0]
+                assert done.done[made] <= done.done[row]
+        assert done.complete == ((done.done != NONE).all())
+    assert complete > 20
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_why(model):
+    """The chain shown exists exactly where one is ordered after the other, and each of its links holds."""
+    random, seen, sends = Random(model), Counter(), Sends.parse(model)
+    for _ in range(100):
+        table = random_table(random, statements=7, ranks=3, swaps=1)
+        found = match(table, sends)
+        oracle = Oracle(table, sends.depth)
+        counts, _ = oracle.run()
+        posted = {j for j in range(len(table)) if counts[oracle.step(j)[:2]] > oracle.rows[j]["step"]}
+        a = random.randrange(len(table))
+        without = oracle.posted_without(a)
+        for b in posted:
+            hops = why.path(table, found, a, b, sends)
+            expected = b not in without and a in posted
+            assert (hops is not None) == expected
+            seen[expected] += 1
+            now = a
+            for hop in hops or ():
+                assert hop.before == now or oracle.step(hop.before) == oracle.step(now)
+                now = hop.after
+                if hop.kind == "lane":
+                    assert oracle.step(hop.before)[:2] == oracle.step(hop.after)[:2]
+                    assert oracle.step(hop.before)[2] < oracle.step(hop.after)[2]
+                elif hop.kind == "message":
+                    assert found.partner[hop.before] == hop.after
+                elif hop.kind == "event":
+                    assert table.event[hop.before] == table.event[hop.after]
+            assert not hops or now == b or oracle.step(now) == oracle.step(b)
+    assert min(seen.values()) > 50
+
+
+def test_longest_chain():
+    """Against the definition, evaluated by recursion."""
+    random, seen = Random(3), 0
+    for _ in range(300):
+        table = random_table(random)
+        found = match(table)
+        done = order(table, found)
+        got = rounds.critical_path(table, found, done)
+        if not build(table, found, None).complete:
+            assert got is None
+            continue
+        seen += 1
+        assert got == _rounds(table, found)
+    assert seen > 100
+
+
+def _rounds(table, found):
+    oracle = Oracle(table, None)
+
+    def start(step):
+        return 0 if step[2] == 0 else end((*step[:2], step[2] - 1))
+
+    def there(send):
+        feeding = oracle.rows[send]["of"]
+        return start(oracle.step(send)) if feeding < 0 else 1 + max(
+            start(oracle.step(send)), there(int(found.partner[feeding])))
+
+    def end(step):
+        when = [start(step)]
+        for i in oracle.steps[step]:
+            row = oracle.rows[i]
+            if row["op"] in (Op.RECV, Op.REDUCE_RECV):
+                when.append(there(int(found.partner[i])))
+            elif row["op"] == Op.WAIT:
+                when.append(end(oracle.step(oracle.records[row["rank"], row["event"]])))
+        return max(when) + any(oracle.transfer(i) for i in oracle.steps[step])
+
+    return max((end(step) for step in list(oracle.steps)), default=0)
