@@ -101,6 +101,11 @@ class Oracle:
     def finished(self, state):
         return state[0] == self.length and len(self.done(state)) == len(self.rows)
 
+    def ended(self, state, lane):
+        """Whether all steps of a lane are posted and done."""
+        return state[0][lane] == self.length[lane] and self.done(state).issuperset(
+            self.steps[(*lane, self.length[lane] - 1)])
+
     def explore(self):
         """All final states, and all orders of posts seen at each end."""
         seen, finals, orders = set(), [], defaultdict(set)

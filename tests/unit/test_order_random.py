@@ -1,6 +1,7 @@
 """Random tiny tables: what the proofs about order say is what all interleavings say."""
 
 from collections import Counter
+from importlib import import_module
 from random import Random
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 
 from schedlang.ir.table import NONE
 from schedlang.ops import Op
-from schedlang.verify import deadlock, races, rounds, why
+from schedlang.verify import barrier, deadlock, races, rounds, why
 from schedlang.verify.graph import build
 from schedlang.verify.matching import match
 from schedlang.verify.order import order
 from schedlang.verify.sends import Sends
+from tests.tables import allreduce
 from tests.unit.order_oracle import Oracle, random_table
 
 MODELS = {"rendezvous": 0, "buffered=1": 1, "buffered=2": 2, "unlimited": None}
@@ -131,29 +133,33 @@ def test_levels_are_a_legal_execution(model):
         table = random_table(random)
         found = match(table, sends)
         done = order(table, found, sends)
-        rows = np.flatnonzero(done.done != NONE)
         complete += done.complete
-        assert (done.posted[rows] <= done.ready[rows]).all() and (done.ready[rows] <= done.done[rows]).all()
-        assert (done.done < done.levels).all()
-        node = found.lanes.node
-        for i in range(len(table)):
-            for j in range(len(table)):
-                if node[i] == node[j]:
-                    assert done.posted[i] == done.posted[j] and done.done[i] == done.done[j]
-                elif found.lanes.lane[i] == found.lanes.lane[j] and node[i] < node[j] and done.posted[j] != NONE:
-                    assert done.done[i] < done.posted[j]
-        for row in rows.tolist():
-            came = found.partner[row]
-            if table.op[row] in (Op.RECV, Op.REDUCE_RECV):
-                assert done.ready[came] <= done.done[row]
-            if table.of[row] != NONE:
-                came = found.partner[table.of[row]]
-                assert done.ready[came] < done.ready[row] or table.of[came] == NONE and done.ready[came] <= done.ready[row]
-            if table.op[row] == Op.WAIT:
-                made = np.flatnonzero((table.op == Op.RECORD) & (table.event == table.event[row]) & (table.rank == table.rank[row]))[0]
-                assert done.done[made] <= done.done[row]
-        assert done.complete == ((done.done != NONE).all())
+        _is_execution(table, found, done)
     assert complete > 20
+
+
+def _is_execution(table, found, done):
+    rows = np.flatnonzero(done.done != NONE)
+    assert (done.posted[rows] <= done.ready[rows]).all() and (done.ready[rows] <= done.done[rows]).all()
+    assert (done.done < done.levels).all()
+    node = found.lanes.node
+    for i in range(len(table)):
+        for j in range(len(table)):
+            if node[i] == node[j]:
+                assert done.posted[i] == done.posted[j] and done.done[i] == done.done[j]
+            elif found.lanes.lane[i] == found.lanes.lane[j] and node[i] < node[j] and done.posted[j] != NONE:
+                assert done.done[i] < done.posted[j]
+    for row in rows.tolist():
+        came = found.partner[row]
+        if table.op[row] in (Op.RECV, Op.REDUCE_RECV):
+            assert done.ready[came] <= done.done[row]
+        if table.of[row] != NONE:
+            came = found.partner[table.of[row]]
+            assert done.ready[came] < done.ready[row] or table.of[came] == NONE and done.ready[came] <= done.ready[row]
+        if table.op[row] == Op.WAIT:
+            made = np.flatnonzero((table.op == Op.RECORD) & (table.event == table.event[row]) & (table.rank == table.rank[row]))[0]
+            assert done.done[made] <= done.done[row]
+    assert done.complete == ((done.done != NONE).all())
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -226,3 +232,98 @@ def _rounds(table, found):
         return max(when) + any(oracle.transfer(i) for i in oracle.steps[step])
 
     return max((end(step) for step in list(oracle.steps)), default=0)
+
+
+def numbered_table(random, ranks=3, streams=2):
+    """A table whose source steps are numbered: pairs and fused chains within a step, each lane's steps in rising order."""
+    rows, steps = [], Counter()
+
+    def at(rank, stream, number):
+        lane = rank, stream
+        if latest.get(lane) != number:
+            latest[lane], steps[lane] = number, steps[lane] + 1
+        return {"rank": rank, "stream": stream, "step": steps[lane] - 1}
+
+    numbers, latest, recorded = [], {}, []
+    for number in range(random.randrange(1, 6)):
+        if random.random() < 0.3:
+            if recorded and random.random() < 0.6:
+                rank, event = random.choice(recorded)
+                rows.append({"op": "wait", "event": event, **at(rank, random.choice("ab"[:streams]), number)})
+            else:
+                recorded.append((random.randrange(ranks), f"e{number}"))
+                rows.append({"op": "record", "event": recorded[-1][1], **at(recorded[-1][0], random.choice("ab"[:streams]), number)})
+            numbers.append(number)
+            continue
+        for _ in range(random.randrange(1, 4)):
+            where, stream = random.sample(range(ranks), random.randrange(2, ranks + 1)), random.choice("ab"[:streams])
+            data, feeding = {"buffer": "data", "chunk": random.randrange(3)}, None
+            for r, p in zip(where, where[1:]):
+                send = {"op": "send", "peer": p, **data, **at(r, stream, number)}
+                rows.append(send if feeding is None else {**send, "of": feeding})
+                rows.append({"op": random.choice(["recv", "reduce_recv"]), "peer": r, **data, **at(p, stream, number)})
+                feeding = len(rows) - 1
+                numbers += [number] * 2
+    return allreduce(rows, ranks, 3), np.array(numbers, np.int32)
+
+
+def test_numbers_prove_what_the_graph_finds(monkeypatch):
+    """Also where they are wrong: numbers that prove something are never taken on trust."""
+    random, outcomes = Random(11), Counter()
+    module = import_module("schedlang.verify.order")
+    for k in range(600):
+        bare, number = numbered_table(random) if k % 2 else (random_table(random), None)
+        if number is None:
+            number = np.array([random.randrange(6) for _ in range(len(bare))], np.int32)
+        elif random.random() < 0.3:
+            number[random.randrange(len(number))] += random.choice([-1, 1, 2])
+        elif random.random() < 0.2:
+            lane = (bare.rank == bare.rank[0]) & (bare.stream == bare.stream[0])
+            step = np.where(lane, bare.step[lane].max() - bare.step, bare.step)
+            bare = bare.with_columns(step=step)
+        table = bare.with_columns(number=number)
+        found, plain = match(table), match(bare)
+        assert (found.partner == plain.partner).all()
+        assert (found.message == plain.message).all()
+        done = order(table, found)
+        assert done.deadlock_free == build(bare, plain, 0).complete
+        assert done.complete == build(bare, plain, None).complete
+        outcomes[found.numbered, done.numbered] += 1
+        if done.complete:
+            _is_execution(table, found, done)
+            assert rounds.critical_path(table, found, done) == rounds.critical_path(bare, plain, order(bare, plain))
+        assert bool(races.check(table, done)) == bool(races.check(bare, order(bare, plain)))
+        monkeypatch.setattr(module, "FEW", 0)
+        monkeypatch.setattr(module, "WIDE", 10**6)  # numbers prove, the graph gives the levels
+        again = order(table, found)
+        assert not again.numbered and again.deadlock_free == done.deadlock_free and again.complete == done.complete
+        if again.complete:
+            _is_execution(table, found, again)
+        monkeypatch.undo()
+    assert outcomes[True, True] > 100 and outcomes[False, False] > 100, outcomes
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_barriers(model):
+    random, outcomes, sends = Random(model), Counter(), Sends.parse(model)
+    while sum(outcomes.values()) < 150:
+        table = random_table(random, statements=7, ranks=2, streams=random.choice([1, 1, 2]), swaps=1, fused=False)
+        found = match(table, sends)
+        done = order(table, found, sends)
+        if not done.complete:
+            continue
+        oracle = Oracle(table, sends.depth)
+        streams = [[s for q, s in oracle.lanes if q == r] for r in range(2)]
+        early = 0
+        for p in range(2):
+            without = [oracle.run((p, y, -1)) for y in streams[p]]
+            ended = [[oracle.ended(state, (r, x)) for x in streams[r]] for state in without for r in range(2)]
+            early += sum(all(any(ended[2 * y + r][x] for y in range(len(streams[p]))) for x in range(len(streams[r])))
+                         for r in range(2))
+        findings = barrier.check(table, done)
+        if not all(streams):
+            assert findings
+            continue
+        assert sum(f.count for f in findings) == early
+        outcomes[bool(findings)] += 1
+    assert min(outcomes.values()) > 10, outcomes
