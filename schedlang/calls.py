@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,32 +16,49 @@ from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
 
 
+@dataclass(frozen=True)
+class Call:
+    """The inputs of one call, checked. ``inputs``: as a back end takes them; they may share the caller's memory."""
+
+    table: OpTable
+    inputs: list[dict[str, Array]]
+    taken: list[dict[str, Taken]]
+    stacked: bool
+
+    @classmethod
+    def of(cls, table: OpTable, inputs: Any) -> Call:
+        """Raises SchedError (SL801..803) where the inputs do not fit the table; the message names the rank."""
+        wanted = starts(table)
+        if COLLECTIVES[table.collective.name].family == "barrier":
+            _require_nothing(table, inputs)
+            return cls(table, [{name: np.zeros(0, np.float32) for name in here} for here in wanted], [{} for _ in wanted], False)
+        taken = [_taken(r, entry, wanted[r]) for r, entry in enumerate(_entries(table, inputs))]
+        _require_one_kind(table, taken)
+        flat = [{name: t.values for name, t in here.items() if name} for r, here in enumerate(taken)]
+        return cls(table, flat, taken, is_array(inputs))
+
+    def results(self, outputs: Sequence[Mapping[str, Array]]) -> Any:
+        """A back end's outputs in the caller's library, shape and form."""
+        if COLLECTIVES[self.table.collective.name].family == "barrier":
+            return [None] * self.table.ranks
+        like = next((t for here in self.taken for t in here.values()), None)
+        if like is None:
+            return [_plain(here) for here in outputs]
+        shaped = [{name: value.reshape(_shape(self.table, self.taken[r], like, value)) for name, value in here.items()}
+                  for r, here in enumerate(outputs)]
+        values = [v for here in shaped for v in here.values()]
+        if self.stacked and all(len(here) == 1 for here in shaped) and len({v.shape for v in values}) == 1:
+            return like.give(np.stack(values))
+        return [_plain({name: like.give(value) for name, value in here.items()}) for here in shaped]
+
+
 def call(table: OpTable, inputs: Any, backend: Backend, *, accumulate: str | None = None, progress: Progress | None = None) -> Any:
     """See :meth:`schedlang.schedule.Schedule.__call__`."""
-    wanted = starts(table)
-    op = table.collective.op
-    if COLLECTIVES[table.collective.name].family == "barrier":
-        _nothing(table, inputs)
-        backend.run(table, [{name: np.zeros(0, np.float32) for name in here} for here in wanted], op=op)
-        return [None] * table.ranks
-    stacked = is_array(inputs)
-    entries = _entries(table, inputs)
-    taken = [_taken(r, entry, wanted[r]) for r, entry in enumerate(entries)]
-    given = [(r, name, t) for r, here in enumerate(taken) for name, t in here.items()]
-    _require_one_kind(table, given)
-    flat = [{name: here[name].values for name in wanted[r]} for r, here in enumerate(taken)]
-    results = backend.run(table, flat, op=op, accumulate=accumulate, progress=progress)
-    if not given:
-        return [_plain(here) for here in results]
-    like = given[0][2]
-    shaped = [{name: value.reshape(_shape(table, taken[r], like, value)) for name, value in here.items()}
-              for r, here in enumerate(results)]
-    if stacked and all(len(here) == 1 for here in shaped) and len({v.shape for here in shaped for v in here.values()}) == 1:
-        return like.give(np.stack([v for here in shaped for v in here.values()]))
-    return [_plain({name: like.give(value) for name, value in here.items()}) for here in shaped]
+    this = Call.of(table, inputs)
+    return this.results(backend.run(table, this.inputs, op=table.collective.op, accumulate=accumulate, progress=progress))
 
 
-def _nothing(table: OpTable, inputs: Any) -> None:
+def _require_nothing(table: OpTable, inputs: Any) -> None:
     if inputs is not None and not (isinstance(inputs, (list, tuple)) and all(entry is None for entry in inputs)):
         raise SchedError(error("SL801", f"{table.name} is a barrier, which takes no arrays", help="call it without inputs"))
 
@@ -78,10 +96,11 @@ def _taken(rank: int, entry: Any, wanted: Mapping[str, range]) -> dict[str, Take
     return {next(iter(wanted), ""): take(entry, f"the input of rank {rank}")}
 
 
-def _require_one_kind(table: OpTable, given: list[tuple[int, str, Taken]]) -> None:
+def _require_one_kind(table: OpTable, taken: Sequence[Mapping[str, Taken]]) -> None:
     family = COLLECTIVES[table.collective.name].family
-    for rank, _, t in given[1:]:
-        first_rank, _, first = given[0]
+    given = [(rank, t) for rank, here in enumerate(taken) for t in here.values()]
+    for rank, t in given[1:]:
+        first_rank, first = given[0]
         if t.dtype != first.dtype:
             raise SchedError(error("SL803", f"the input of rank {rank} is {t.dtype.name}, but that of rank {first_rank} is "
                                             f"{first.dtype.name}", help="convert all inputs to one dtype"))
@@ -91,13 +110,13 @@ def _require_one_kind(table: OpTable, given: list[tuple[int, str, Taken]]) -> No
         if family in ("whole", "blocked") and t.shape != first.shape:
             raise SchedError(error("SL801", f"the input of rank {rank} has shape {t.shape}, but that of rank {first_rank} has "
                                             f"{first.shape}", help="all ranks bring arrays of one shape"))
-    for rank, _, t in given:
+    for rank, t in given:
         if family == "vector" and len(t.shape) != 1:
             raise SchedError(error("SL801", f"the input of rank {rank} has shape {t.shape}, but the counts of "
                                             f"{table.collective.name} are of elements in one dimension",
                                    help="flatten it: array.reshape(-1)"))
     if family == "blocked" and given and _divides(table):
-        shape = given[0][2].shape
+        shape = given[0][1].shape
         if not shape or shape[0] % table.ranks:
             near = [] if not shape else [n for n in (shape[0] // table.ranks * table.ranks,
                                                      (shape[0] // table.ranks + 1) * table.ranks) if n]

@@ -1,0 +1,171 @@
+"""``schedlang run``: executes a schedule on real arrays."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, bad_option, load_table, show, value_options
+from schedlang.diagnostics import Diagnostic, error
+
+if TYPE_CHECKING:
+    from schedlang.ir.table import OpTable
+    from schedlang.measure import Measurement
+    from schedlang.reference import Comparison
+
+PATIENCE = 1.0
+"""Seconds after which a run shows a progress bar."""
+
+
+@click.command()
+@click.argument("schedule", metavar="FILE[::NAME]")
+@click.option("--ranks", metavar="N", help="The number of ranks.")
+@value_options
+@click.option("--size", metavar="BYTES", help="Bytes of the buffer on each rank (the long one, where it has a block for each "
+                                              "rank): 4096, 64MiB, 1.5GB. Default: about 1 MiB.")
+@click.option("--elements", type=click.IntRange(min=0, max=(1 << 63) - 1), metavar="N", help="The same in elements.")
+@click.option("--input", "source", metavar="FILE", help="Inputs from an .npz file (rank0, rank1, ... or one stacked array).")
+@click.option("--dtype", "dtype_name", metavar="DTYPE", help="float16, bfloat16, float32 (default), float64, int8 to uint64, bool.")
+@click.option("--backend", "backend_name", metavar="NAME", default="numpy", show_default=True, help="What executes it.")
+@click.option("--accumulate", metavar="DTYPE", help="Hold values in this wider dtype until the end, for example float32.")
+@click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, help="Run N times and take the shortest.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="For the random inputs (default 0).")
+@click.option("--check", is_flag=True, help="Compare with a float64 reference; exit 1 where the result is wrong.")
+@click.option("--no-verify", is_flag=True, help="Run a schedule without proving it right first.")
+@click.option("-o", "--output", metavar="FILE", help="Write the results to an .npz file.")
+@click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON.")
+def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None, size: str | None,
+            elements: int | None, source: str | None, dtype_name: str | None, backend_name: str, accumulate: str | None,
+            repeat: int, seed: int, check: bool, no_verify: bool, output: str | None, as_json: bool) -> int:
+    """Execute a schedule on real arrays, all ranks in this process.
+
+    FILE is a schedule or an op table in JSON. Shows the time, and bandwidths as nccl-tests defines them.
+    """
+    from schedlang import inputs as make
+    from schedlang.backend import find
+    from schedlang.calls import Call
+    from schedlang.dtypes import named
+    from schedlang.measure import measure
+    from schedlang.schedule import Schedule
+
+    if sum(given is not None for given in (size, elements, source)) > 1:
+        raise bad_option("--size, --elements and --input each say how large the arrays are", help="give one of them")
+    dtype = None if dtype_name is None else named(dtype_name)
+    runner = find(backend_name)
+    table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
+    show(findings, err=True)
+    if not no_verify:
+        Schedule(table).require_right()
+    this = None
+    if source is not None:
+        this = Call.of(table, make.from_file(source, table, dtype))
+        arrays = this.inputs
+    else:
+        dtype = dtype or named("float32")
+        layout = make.sized(table, dtype, elements, None if size is None else make.bytes_of(size))
+        arrays = make.random_inputs(table, layout, dtype, table.collective.op, seed)
+    with _progress_bar() as progress:
+        taken = measure(table, arrays, runner, accumulate=accumulate, repeat=repeat, progress=progress)
+    compared = None
+    if check:
+        from schedlang.reference import compare
+
+        compared = compare(table, arrays, taken.outputs, accumulate=accumulate)
+    if output is not None:
+        make.save(output, this.results(taken.outputs) if this is not None else [
+            dict(here) if len(here) > 1 else next(iter(here.values()), None) for here in taken.outputs])
+    click.echo(_json(table, taken, backend_name, accumulate, compared) if as_json else _text(table, taken, compared))
+    if compared is not None and not compared.ok:
+        show([_wrong(compared)], err=True)
+        return EXIT_FINDINGS
+    return EXIT_CLEAN
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[float], None] | None]:
+    """A function to report progress to: a bar on the terminal, once a run takes longer than PATIENCE."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    begun, bar, task = time.monotonic(), None, None
+
+    def report(fraction: float) -> None:
+        nonlocal bar, task
+        if bar is None:
+            if time.monotonic() - begun < PATIENCE or fraction >= 1:
+                return
+            from rich.console import Console
+            from rich.progress import Progress
+
+            bar = Progress(console=Console(stderr=True), transient=True)
+            task = bar.add_task("running", total=1.0)
+            bar.start()
+        assert task is not None
+        bar.update(task, completed=fraction)
+
+    try:
+        yield report
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _text(table: OpTable, taken: Measurement, compared: Comparison | None) -> str:
+    c = table.collective
+    noun = "rank" if table.ranks == 1 else "ranks"
+    lines = [f"{table.name}: {c.name}{f'({c.op})' if c.op else ''} on {table.ranks} {noun}, {taken.dtype.name}"
+             + (f", {taken.elements:,} elements ({_bytes(taken.bytes)})" if taken.bytes is not None else "")]
+    best = f"   the shortest of {len(taken.seconds)}" if len(taken.seconds) > 1 else ""
+    lines.append(f"  time    {_seconds(min(taken.seconds))}{best}")
+    for label, rate in (("algbw", taken.algbw), ("busbw", taken.busbw)):
+        lines.append(f"  {label}   " + ("n/a" if rate is None else f"{rate / 1e9:.3g} GB/s"))
+    if compared is not None:
+        verdict = "right" if compared.ok else "WRONG"
+        what = "all equal" if compared.largest == 0 else (
+            f"largest error {compared.largest:.3g}" + (f", {compared.share:.1%} of what rounding explains" if compared.ok else ""))
+        open_ = f", {compared.unjudged:,} beyond the range of {taken.dtype.name} not judged" if compared.unjudged else ""
+        lines.append(f"  check   {verdict}: {compared.compared:,} elements, {what}{open_}")
+    return "\n".join(lines)
+
+
+def _json(table: OpTable, taken: Measurement, backend: str, accumulate: str | None, compared: Comparison | None) -> str:
+    import json
+    import math
+
+    c = table.collective
+    params = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in table.params.items()}
+    document: dict[str, Any] = {
+        "schedule": table.name, "collective": c.name, "op": c.op, "ranks": table.ranks, "params": params,
+        "backend": backend, "dtype": taken.dtype.name, "accumulate": accumulate or taken.dtype.name,
+        "elements": taken.elements, "bytes": taken.bytes, "seconds": taken.seconds, "algbw": taken.algbw, "busbw": taken.busbw,
+        "check": None if compared is None else {
+            "ok": compared.ok, "compared": compared.compared, "wrong": compared.wrong, "unjudged": compared.unjudged,
+            "largest_error": compared.largest if math.isfinite(compared.largest) else str(compared.largest)},
+    }
+    return json.dumps(document, indent=2)
+
+
+def _wrong(compared: Comparison) -> Diagnostic:
+    assert compared.worst is not None
+    at, got, wanted, allowed = compared.worst
+    explained = f", which rounding does not explain (it allows {allowed:.3g})" if allowed else ""
+    return error("SL805", f"element {at.start} of {at.buffer} on rank {at.rank} is {got:.9g}, but the reference is "
+                          f"{wanted:.9g}{explained}; {compared.wrong:,} of {compared.compared:,} elements are wrong",
+                 help="see what `schedlang verify` says of the schedule; if it is right, the back end is not",
+                 rank=at.rank, buffer=at.buffer, element=at.start)
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= size:
+            return f"{number / size:.4g} {unit}"
+    return f"{number} bytes"
+
+
+def _seconds(time_: float) -> str:
+    return f"{time_:.3f} s" if time_ >= 1 else f"{time_ * 1e3:.3g} ms" if time_ >= 1e-3 else f"{time_ * 1e6:.3g} us"

@@ -1,0 +1,163 @@
+"""Inputs for a run: random ones of a size, or a person's own from a file; and results into a file."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from schedlang.binding import starts
+from schedlang.diagnostics import SchedError, error
+from schedlang.dtypes import Dtype
+from schedlang.ir.layout import Layout
+from schedlang.ir.table import Array, OpTable
+from schedlang.ops import COLLECTIVES
+
+DEFAULT_ELEMENTS = 1 << 18
+
+_UNITS = {"": 1, "b": 1, **{f"{p}{i}b": (1024 if i else 1000) ** (k + 1) for k, p in enumerate("kmgt") for i in ("i", "")},
+          **{p: 1024 ** (k + 1) for k, p in enumerate("kmgt")}}
+
+
+def bytes_of(text: str) -> int:
+    """A size in bytes: ``4096``, ``64MiB``, ``1.5GB``; ``K M G T`` alone are binary. Raises SchedError (SL806)."""
+    match = re.fullmatch(r"\s*(\d{1,19})(\.\d{1,9})?\s*([A-Za-z]*)\s*", text)
+    if match is None or match[3].lower() not in _UNITS:
+        raise SchedError(error("SL806", f"{text!r} is no size", help="write a number of bytes, for example 4096, 64MiB or 1.5GB"))
+    unit = _UNITS[match[3].lower()]
+    whole, fraction = int(match[1]), match[2] or ""
+    part = int(fraction[1:] or 0) * unit
+    scale = 10 ** max(0, len(fraction) - 1)
+    if part % scale:
+        raise SchedError(error("SL806", f"{text} is not a whole number of bytes", help="write it in a smaller unit"))
+    return whole * unit + part // scale
+
+
+def sized(table: OpTable, dtype: Dtype, elements: int | None = None, size: int | None = None) -> Layout:
+    """The sizes of a run of ``elements``, or of ``size`` bytes of the buffer (of the long one where there are blocks), or of
+    about a mebibyte where nothing is said.
+
+    Raises SchedError (SL802), with the nearest sizes that fit.
+    """
+    family = COLLECTIVES[table.collective.name].family
+    itemsize = dtype.numpy.itemsize
+    if size is not None:
+        if size % itemsize:
+            below = size // itemsize * itemsize
+            raise SchedError(error("SL802", f"{size} bytes are no whole number of elements of {dtype.name}, which have {itemsize}",
+                                   help=f"the nearest that are: {below} and {below + itemsize} bytes"))
+        elements = size // itemsize
+    if elements is None and family not in ("vector", "barrier"):
+        unit = table.ranks if family == "blocked" else 1
+        if family == "custom":
+            unit = max(1, next((b.chunks for name in ("input", "data") for b in table.buffers if b.name == name), 1))
+        elements = max(1, DEFAULT_ELEMENTS // unit) * unit
+    return Layout(table, elements)
+
+
+def random_inputs(table: OpTable, layout: Layout, dtype: Dtype, op: str | None, seed: int) -> list[dict[str, Array]]:
+    """Inputs as a back end takes them; the same for the same seed, and for each rank others.
+
+    Floats lie between -1 and 1 (for a product, near 1 in size); integers take all values there are.
+    """
+    inputs: list[dict[str, Array]] = []
+    for rank, here in enumerate(starts(table)):
+        generator = np.random.default_rng([seed, rank])
+        given = {}
+        for name, chunks in here.items():
+            index = next(i for i, b in enumerate(table.buffers) if b.name == name)
+            bounds = layout.starts(index, rank)
+            given[name] = _random(generator, int(bounds[chunks.stop] - bounds[chunks.start]), dtype, op, table.ranks)
+        inputs.append(given)
+    return inputs
+
+
+def _random(generator: np.random.Generator, length: int, dtype: Dtype, op: str | None, ranks: int) -> Array:
+    if dtype.kind == "b":
+        return generator.integers(0, 2, length, np.uint8).astype(np.bool_)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype.numpy)
+        return generator.integers(info.min, info.max, length, dtype.numpy, endpoint=True)
+    values: Array = generator.random(length, np.float64 if dtype.name == "float64" else np.float32)
+    values *= 2
+    values -= 1
+    if op == "prod":
+        values = np.copysign(1 + values / max(2, ranks), generator.random(length, np.float32).astype(values.dtype) - 0.5)
+    return values.astype(dtype.numpy, copy=False)
+
+
+def from_file(path: str, table: OpTable, dtype: Dtype | None) -> Any:
+    """The inputs in an .npz file (one array a rank: rank0, rank1, ..., or rank0.BUFFER; or a single stacked array), or a
+    stacked one in an .npy file; converted to ``dtype`` where one is given. NumPy stores bfloat16 as two bytes without
+    meaning, so that dtype must be given.
+
+    Raises SchedError (SL801) where the file cannot be read or does not say whose its arrays are.
+    """
+    try:
+        loaded: Any = np.load(path, allow_pickle=False)
+        arrays: dict[str, Array] = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except OSError as cause:
+        raise SchedError(error("SL801", f"cannot read {path}: {cause.strerror or cause}")) from None
+    except (ValueError, EOFError, zipfile.BadZipFile) as cause:
+        raise SchedError(error("SL801", f"{path} is no .npz or .npy file of numbers: {cause}")) from None
+    arrays = {name: _converted(array, dtype) for name, array in arrays.items()}
+    if len(arrays) == 1 and not next(iter(arrays)).startswith("rank"):
+        return next(iter(arrays.values()))
+    entries: list[Any] = [None] * table.ranks
+    for name, array in arrays.items():
+        match = re.fullmatch(r"rank(\d{1,9})(?:\.(\w+))?", name)
+        if match is None or int(match[1]) >= table.ranks:
+            raise SchedError(error("SL801", f"{path} has an array {name}, which belongs to none of the {table.ranks} ranks",
+                                   help=f"call the arrays rank0 to rank{table.ranks - 1}, or give one stacked array"))
+        rank = int(match[1])
+        if match[2] is None:
+            entries[rank] = array
+        elif entries[rank] is None or isinstance(entries[rank], dict):
+            entries[rank] = {**(entries[rank] or {}), match[2]: array}
+        else:
+            raise SchedError(error("SL801", f"{path} has both rank{rank} and {name}", help="give one of them"))
+    return entries
+
+
+def _converted(array: Array, dtype: Dtype | None) -> Array:
+    if dtype is None or array.dtype == dtype.numpy:
+        return array
+    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
+        return array.view(dtype.numpy)
+    if array.dtype.kind not in "fiub":
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(dtype.numpy)
+
+
+def save(path: str, results: Any) -> None:
+    """Write results as rank0, rank1, ... (rank0.BUFFER where a rank has several) to an .npz file: all of it or nothing.
+
+    Raises SchedError (SL807).
+    """
+    arrays: dict[str, Array] = {}
+    entries: Sequence[Any] = results
+    for rank, entry in enumerate(entries):
+        if isinstance(entry, Mapping):
+            arrays |= {f"rank{rank}.{name}": value for name, value in entry.items()}
+        elif entry is not None:
+            arrays[f"rank{rank}"] = entry
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".schedlang-", delete=False) as file:
+            temporary = file.name
+            np.savez(file, **arrays)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as failure:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise SchedError(error("SL807", f"cannot write {path}: {failure.strerror}")) from None

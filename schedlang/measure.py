@@ -1,0 +1,50 @@
+"""Timed runs of a table on a back end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schedlang import bandwidth
+from schedlang.backend import Backend, Progress
+from schedlang.binding import bind
+from schedlang.dtypes import Dtype
+from schedlang.ir.table import Array, OpTable
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """``seconds``: of each run. ``elements`` and ``bytes``: what bandwidths count, None for a barrier or a custom collective.
+    ``algbw`` and ``busbw``: bytes a second, by the shortest run; None where they mean nothing."""
+
+    dtype: Dtype
+    elements: int | None
+    bytes: int | None
+    seconds: list[float]
+    algbw: float | None
+    busbw: float | None
+    outputs: list[dict[str, Array]]
+
+
+def measure(table: OpTable, inputs: Sequence[Mapping[str, Array]], backend: Backend, *, accumulate: str | None = None,
+            repeat: int = 1, progress: Progress | None = None) -> Measurement:
+    """Run a table ``repeat`` times. The first run includes what the back end prepares once.
+
+    Raises SchedError where the inputs do not fit.
+    """
+    bound = bind(table, inputs)
+    seconds: list[float] = []
+    outputs: list[dict[str, Array]] = []
+    for turn in range(repeat):
+        outputs = []                                    # so that two runs' results are never held at once
+        overall = None if progress is None else lambda part, turn=turn: progress((turn + part) / repeat)
+        begun = time.perf_counter()
+        outputs = backend.run(table, inputs, op=table.collective.op, accumulate=accumulate, progress=overall)
+        seconds.append(time.perf_counter() - begun)
+    elements = bandwidth.elements(table, bound.layout)
+    size = None if elements is None else elements * bound.dtype.numpy.itemsize
+    algbw = None if size is None else size / max(min(seconds), 1e-9)
+    factor = bandwidth.bus_factor(table.collective.name, table.ranks)
+    busbw = None if algbw is None or factor is None else algbw * float(factor)
+    return Measurement(bound.dtype, elements, size, seconds, algbw, busbw, outputs)
