@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.dtypes import accumulator, of_array, require_defined
+from schedlang.dtypes import accumulator, named, of_array, require_defined
 from schedlang.interpret.conditions import Location, conditions
 from schedlang.interpret.machine import Machine, Model
 from schedlang.interpret.order import InOrder
@@ -106,15 +106,21 @@ class Numbers:
         _fill_empty_parts(table, self._sizes, self.memory, np.zeros(0, held))
 
     @classmethod
-    def random(cls, table: OpTable, seed: int, op: str | None = None) -> Numbers:
-        """Random int64 below 2^40, one element a chunk (as many as the counts say of a v-collective)."""
+    def random(cls, table: OpTable, seed: int, op: str | None = None, dtype: str = "int64",
+               accumulate: str | None = None) -> Numbers:
+        """Random values of a dtype, one element a chunk (as many as the counts say of a v-collective)."""
+        kind = named(dtype)
         generator = np.random.default_rng(seed)
         sizes = Sizes.nominal(table)
         inputs: list[dict[str, Array]] = [{} for _ in range(table.ranks)]
         for (rank, buffer), chunks in _by_buffer(conditions(table).initial).items():
             length = sum(sizes.of(buffer, rank)[c] for c in chunks)
-            inputs[rank][table.buffers[buffer].name] = generator.integers(0, 1 << 40, length)
-        return cls(table, inputs, op)
+            if kind.kind == "f":
+                values = generator.normal(size=length) * 2.0 ** generator.integers(-8, 8, length)
+            else:
+                values = generator.integers(0, min(int(kind.largest) + 1, 1 << 40), length)
+            inputs[rank][table.buffers[buffer].name] = values.astype(kind.numpy)
+        return cls(table, inputs, op, accumulate)
 
     def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
         results = self._conditions.results

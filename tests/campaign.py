@@ -1,0 +1,139 @@
+"""Many mutants, each judged by ``verify`` and by the interpreter: ``python -m tests.campaign --count 20000``.
+
+Bases are every shipped schedule in small worlds and random working tables, half of each; a mutant has one mutation,
+now and then two. Prints how many there were, by mutation and by verdict, and every disagreement, made small, as a
+JSON table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schedlang.diagnostics import Severity
+from schedlang.ir import json
+from schedlang.ir.table import OpTable
+from tests.comparison import MODELS, compare
+from tests.mutants import MUTATIONS, Draft, mutate
+from tests.strategies import working_table
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+LARGEST = 400
+"""Rows of a base: interpreting takes time."""
+
+
+def shipped_tables(most_ranks: int = 6) -> Iterator[tuple[str, OpTable]]:
+    """Every shipped schedule, expanded for each of its small worlds: (what it is, table)."""
+    from schedlang.expand import cases, expand, load_program
+
+    for path in sorted(EXAMPLES.rglob("*.sched")):
+        program = load_program(str(path))
+        for name in program.names:
+            for case in cases(program, name, ranks=None, params={}):
+                if not 2 <= case["ranks"] <= most_ranks:
+                    continue
+                given = {k: v for k, v in case.items() if k != "ranks"}
+                table, found = expand(program, name, ranks=case["ranks"], params=given)
+                if table is not None and len(table) <= LARGEST and not any(d.severity == Severity.ERROR for d in found):
+                    yield f"{path.relative_to(EXAMPLES)}::{name} {case}", table
+
+
+@dataclass
+class Figures:
+    """What a campaign came to. ``kinds``: mutants by mutation. ``verdicts``: by what is wrong with them. ``void``:
+    mutations that found nothing to change. ``disagreements``: (base, mutations, model, sentence, smallest table that
+    shows it)."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    void: int = 0
+    disagreements: list[tuple[str, str, str, str, OpTable]] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.verdicts.total()} mutants, {len(self.disagreements)} disagreements"
+        yield "by mutation: " + ", ".join(f"{k} {n}" for k, n in self.kinds.most_common())
+        yield "by verdict: " + ", ".join(f"{k} {n}" for k, n in self.verdicts.most_common())
+        for base, kinds, model, sentence, table in self.disagreements:
+            yield f"\n{base}, {kinds}, {model}: {sentence}\n{json.dumps(table)}"
+
+
+def campaign(count: int, seed: int, shipped: Sequence[tuple[str, OpTable]]) -> Figures:
+    """Judge ``count`` mutants."""
+    figures, rng, kinds = Figures(), random.Random(seed), list(MUTATIONS)
+    turn = 0
+    while figures.verdicts.total() < count:
+        turn += 1
+        if shipped and turn % 2:
+            name, base = shipped[turn // 2 % len(shipped)]
+        else:
+            name, base = f"random {turn}", working_table(rng, flawless=True)
+        chosen = [rng.choice(kinds) for _ in range(rng.choice([1, 1, 1, 1, 2]))]
+        table: OpTable | None = base
+        for kind in chosen:
+            table = None if table is None else mutate(table, kind, rng)
+        if table is None:
+            figures.void += 1
+            continue
+        model, at = rng.choice(MODELS), rng.randrange(1 << 30)
+        judged = compare(table, model, at)
+        figures.kinds.update(chosen)
+        figures.verdicts[judged.verdict] += 1
+        if judged.disagreement is not None:
+            small = shrink(table, lambda t, m=model, s=at: compare(t, m, s).disagreement is not None)  # type: ignore[misc]
+            sentence = compare(small, model, at).disagreement or judged.disagreement
+            figures.disagreements.append((name, "+".join(chosen), model, sentence, small))
+    return figures
+
+
+def shrink(table: OpTable, fails: Callable[[OpTable], bool]) -> OpTable:
+    """A table from which no row, step, transfer or rank can be left out without ``fails`` becoming false."""
+    smaller = True
+    while smaller:
+        smaller = False
+        for rows in _parts(table):
+            draft = Draft(table, random.Random(0))
+            draft.remove(*(draft.rows[i] for i in rows))
+            if not draft.rows:
+                continue
+            candidate = draft.finish()
+            if fails(candidate):
+                table, smaller = candidate, True
+                break
+    return table
+
+
+def _parts(table: OpTable) -> Iterator[list[int]]:
+    """Sets of rows to try to leave out, large ones first."""
+    n = len(table)
+    for r in range(table.ranks):
+        yield [i for i in range(n) if table.rank[i] == r or table.peer[i] == r]
+    sites = sorted({(int(s), int(t)) for s, t in zip(table.site, table.turn, strict=True)})
+    if len(sites) < n:
+        yield from ([i for i in range(n) if (table.site[i], table.turn[i]) == at] for at in sites)
+    yield from ([i, j] for i in range(n) for j in range(i + 1, n) if table.rank[i] == table.peer[j])
+    yield from ([i] for i in range(n))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. 1 where there was a disagreement."""
+    parser = argparse.ArgumentParser(prog="tests.campaign", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(arguments)
+    began = time.process_time()
+    figures = campaign(given.count, given.seed, list(shipped_tables()))
+    print("\n".join(figures.lines()))
+    print(f"{time.process_time() - began:.0f} s CPU")
+    return 1 if figures.disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""``verify`` and the interpreter say the same of random tables and of mutants; see :mod:`tests.comparison` for what is
+compared and why one run is enough. The full product is ``make nightly``."""
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from schedlang.ir import json
+from schedlang.ir.table import OpTable
+from tests.campaign import campaign, shipped_tables
+from tests.comparison import MODELS, compare
+from tests.mutants import MUTATIONS, mutate
+from tests.strategies import arbitrary_tables, tables
+
+QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
+MODEL = st.sampled_from(MODELS)
+SEED = st.integers(0, 1000)
+
+
+def agree(table: OpTable, sends: str, seed: int) -> None:
+    note(json.dumps(table))
+    assert compare(table, sends, seed).disagreement is None
+
+
+@settings(max_examples=400, **QUIET)
+@given(tables(), MODEL, SEED)
+def test_on_schedules_that_are_nearly_right(table, sends, seed):
+    agree(table, sends, seed)
+
+
+@settings(max_examples=400, **QUIET)
+@given(arbitrary_tables(), MODEL, SEED)
+def test_on_rows_thrown_together(table, sends, seed):
+    agree(table, sends, seed)
+
+
+@settings(max_examples=100, **QUIET)
+@given(tables(flawless=True), MODEL, SEED)
+def test_schedules_that_are_right_are_clean(table, sends, seed):
+    assert compare(table, sends, seed).verdict == "clean"
+
+
+@settings(max_examples=400, **QUIET)
+@given(tables(flawless=True), st.lists(st.sampled_from(sorted(MUTATIONS)), min_size=1, max_size=2), MODEL, SEED)
+def test_on_mutants(table, kinds, sends, seed):
+    for kind in kinds:
+        table = mutate(table, kind, random.Random(seed)) or table
+    agree(table, sends, seed)
+
+
+def campaign_finds_nothing(count: int, seed: int) -> None:
+    figures = campaign(count, seed, list(shipped_tables()))
+    print("\n".join(figures.lines()))
+    assert not figures.disagreements
+    assert set(figures.kinds) == set(MUTATIONS)
+    assert figures.verdicts["clean"] < count / 2  # most mutants are wrong: the comparison has something to say
+
+
+def test_on_mutants_of_what_ships():
+    campaign_finds_nothing(600, 1)
+
+
+@pytest.mark.nightly
+def test_on_20_000_mutants():
+    campaign_finds_nothing(20_000, 2)
