@@ -44,8 +44,8 @@ class Verdict:
     """What was found about a table.
 
     ``proofs``: one for each property, in order. ``facts``: numbers and words about the schedule, values that JSON has
-    (docs of :mod:`schedlang.verify.facts`); ``agreement`` is True, False, or None where it is not judged. ``sends``: the
-    model of buffering that was used.
+    (docs of :mod:`schedlang.verify.facts`); ``agreement`` is True, False, or None where it is not judged. ``sends``:
+    the model of buffering that was used.
     """
 
     table: OpTable = field(repr=False)
@@ -76,9 +76,9 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
     report = _Report(table, sends)
     if not report.judge("form", legal.check(table)):
         return report.verdict("the table is not well-formed")
-    ill = steps(table)
-    settled = report.judge("steps", ill.diagnostics)
     matched = matching.match(table, sends)
+    ill = steps(table, matched.lanes)
+    settled = report.judge("steps", ill.diagnostics)
     if not report.judge("matching", matched.diagnostics):
         stuck = deadlock.check(table, matched, order(table, matched, sends))
         report.add("deadlock", stuck, "failed" if stuck else "not judged", "" if stuck else "transfers do not match")
@@ -138,7 +138,8 @@ def _costs(table: OpTable, matched: matching.Matching, found: Order) -> dict[str
     return {**costs, **facts.traffic(table), "depth": deadlock.least_depth(table, matched, found)}
 
 
-def _values(report: _Report, table: OpTable, matched: matching.Matching, found: Order, ill: Steps, require_agreement: bool) -> None:
+def _values(report: _Report, table: OpTable, matched: matching.Matching, found: Order, ill: Steps,
+            require_agreement: bool) -> None:
     """The proofs about values: initialisation, postcondition, lengths, agreement."""
     kind = COLLECTIVES[table.collective.name]
     before_after = conditions(table)
@@ -155,11 +156,13 @@ def _values(report: _Report, table: OpTable, matched: matching.Matching, found: 
     if held.doubt:
         report.facts["doubt"] = float(f"{held.doubt:.1e}")
     report.judge("initialisation", held.uninitialised)
-    detail = "exactly" if held.doubt == 0 else f"by fingerprints: a wrong result would pass with a probability below {held.doubt:.1e}"
+    how = "exactly"
+    if held.doubt:
+        how = f"by fingerprints; a wrong result would pass with a probability of at most {held.doubt:.1e}"
     if held.uninitialised and not held.wrong:
         report.add("postcondition", (), "not judged", "results may come from memory that nothing has written")
     else:
-        report.judge("postcondition", held.wrong, detail)
+        report.judge("postcondition", held.wrong, how)
     if held.uninitialised or held.wrong:
         report.add("agreement", (), "not judged", "the values are wrong")
         return

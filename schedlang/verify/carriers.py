@@ -1,7 +1,7 @@
 """The table as values on their way: one *carrier* is one chunk-sized value from where it is read to where it lands.
 
-A pair of send and receive is one carrier for each of its chunks, and so is a copy or a local reduction. The value proofs
-walk over carriers in a legal order; nothing here knows what a value is.
+A pair of send and receive is one carrier for each of its chunks, and so is a copy or a local reduction. The value
+proofs walk over carriers in a legal order; nothing here knows what a value is.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ class Carriers:
 
     * ``source``: the location read; NONE where the value is what a receive yields (a fused send).
     * ``parent``: the carrier of that receive, else NONE; None where no send is fused.
-    * ``operand``: the location combined with what arrives, before it lands elsewhere or is passed on; NONE where there is
-      no such operand; None where no carrier has one.
+    * ``operand``: the location combined with what arrives, before it lands elsewhere or is passed on; NONE where there
+      is no such operand; None where no carrier has one.
     * ``target``: the location written, NONE where nothing is stored. ``adds``: it is combined with what is there.
     * ``turn``: among several reductions of one step into one location the position in row order; None: all are 0.
     * ``sender, receiver``: the rows; the same row for local operations.
-    * ``reads, operates, passes, lands``: the levels at which source and operand are read, a fused value is passed on, and
-      the target is written. ``instant``: they are one array, which rises, and there are neither operands nor fused sends.
+    * ``reads, operates, passes, lands``: the levels at which source and operand are read, a fused value is passed on,
+      and the target is written. ``instant``: they are one array, which rises, and there are neither operands nor fused
+      sends.
 
     Otherwise carriers stand in the order of their receiving rows.
     """
@@ -93,7 +94,8 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
             adds[received[elsewhere]] = False
             operand = np.full(len(source), NONE, source.dtype)
             chosen = received[needs]
-            operand[chosen] = _at(table, places, table.from_buffer, table.from_chunk, receiver[chosen], _pick(part, chosen))
+            operand[chosen] = _at(table, places, table.from_buffer, table.from_chunk, receiver[chosen],
+                                  _pick(part, chosen))
     parent = None
     if fused is not None:
         source[fused] = NONE
@@ -119,7 +121,8 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
             x[by_level] for x in (source, target, adds, sender, receiver, reads))
         turn = turn[by_level] if turn is not None else None
         operates = passes = lands = reads
-    return Carriers(source, parent, operand, target, adds, turn, sender, receiver, reads, operates, passes, lands, instant)
+    return Carriers(source, parent, operand, target, adds, turn, sender, receiver, reads, operates, passes, lands,
+                    instant)
 
 
 def _rows(table: OpTable, matching: Matching) -> tuple[Array, Array]:

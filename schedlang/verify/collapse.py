@@ -33,7 +33,8 @@ def by_statement(table: OpTable, rows: Array, *others: Array) -> list[tuple[int,
     of_site = statements(table)
     key = np.zeros(len(rows), np.int64)
     for column in (rows, *others):
-        part = np.where(column == NONE, NONE, of_site[table.site[column]]) + 1
+        part = np.zeros(len(column), np.int64)
+        part[column != NONE] = of_site[table.site[column[column != NONE]]] + 1
         _, key = np.unique(key * (len(of_site) + 1) + part, return_inverse=True)
     _, first, count = np.unique(key, return_index=True, return_counts=True)
     return sorted((int(f), int(c)) for f, c in zip(first, count, strict=True))

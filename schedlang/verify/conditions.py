@@ -1,9 +1,9 @@
 """What each location holds before a schedule and must hold after it, as arrays.
 
-A *location* is one chunk of one buffer on one rank; locations are numbered (:class:`Locations`). A *contribution* is the
-initial value of one location. Its number is ``class * ranks + rank``: the class is the chunk of the collective's vector
-that it belongs to (in `custom`: the chunk of its own buffer, counted on through `input` and `data`), the rank is the one
-it starts on. So a sum over all ranks mixes contributions of one class only.
+A *location* is one chunk of one buffer on one rank; locations are numbered (:class:`Locations`). A *contribution* is
+the initial value of one location. Its number is ``class * ranks + rank``: the class is the chunk of the collective's
+vector that it belongs to (in `custom`: the chunk of its own buffer, counted on through `input` and `data`), the rank is
+the one it starts on. So a sum over all ranks mixes contributions of one class only.
 
 A *length* is a number such that a smaller one is a part that is never shorter and, for some element count, longer
 (language.md, Sizes: the first E mod chunks parts are one element longer). With :attr:`Conditions.unordered` two
@@ -82,8 +82,8 @@ class Conditions:
 
     * ``initial_at[i]`` starts with the contribution ``initial[i]``; every other location starts uninitialised.
     * ``results[i]`` must end with each of its expected contributions exactly once and nothing else. They are all ranks'
-      contributions of class ``expected_class[i]``, or that of rank ``expected_rank[i]`` alone where this is not NONE; or,
-      where ``starts`` is given (`custom`), ``sources[starts[i]:starts[i + 1]]``.
+      contributions of class ``expected_class[i]``, or that of rank ``expected_rank[i]`` alone where this is not NONE;
+      or, where ``starts`` is given (`custom`), ``sources[starts[i]:starts[i + 1]]``.
     * ``lengths``: per location, NONE for scratch, which holds values of any length; None where all lengths are equal.
     * ``results`` leaves out parts that are known to have no elements: those are always right.
     """
@@ -148,7 +148,8 @@ def ensured(table: OpTable, conditions: Conditions) -> list[Diagnostic]:
     empty = np.diff(conditions.starts) == 0
     found = []
     for bad, says in (
-        (owner[conditions.sources == NONE], "speaks of a value that is uninitialised at the start; only input and data have one"),
+        (owner[conditions.sources == NONE], "speaks of a value that is uninitialised at the start; only input and data "
+                                            "have one"),
         (owner[same], "names one initial value twice"),
         (np.flatnonzero(again), "is the second for this place"),
         (np.flatnonzero(empty), "names no value at all"),
@@ -156,8 +157,8 @@ def ensured(table: OpTable, conditions: Conditions) -> list[Diagnostic]:
         if len(bad):
             first = int(bad[0])
             at = ensures.location[first] if first < len(ensures.location) else table.collective.location
-            found.append(error("SL205", f"the `ensure` for {conditions.locations.name(int(conditions.results[first]))} {says}", at,
-                               count=len(np.unique(bad))))
+            place = conditions.locations.name(int(conditions.results[first]))
+            found.append(error("SL205", f"the `ensure` for {place} {says}", at, count=len(np.unique(bad))))
     return found
 
 
@@ -190,7 +191,8 @@ def _whole(table: OpTable, places: Locations) -> Conditions:
         lengths = _lengths(table, places, {b: chunks for b in {before, after}})
     return Conditions(
         places, n, table.chunks, places.at(before, owners, owned), owned * n + owners,
-        places.at(after, holders, held), held, np.full(len(held), root[0] if name == "broadcast" else NONE), lengths=lengths)
+        places.at(after, holders, held), held, np.full(len(held), root[0] if name == "broadcast" else NONE),
+        lengths=lengths)
 
 
 def _blocked(table: OpTable, places: Locations) -> Conditions:
@@ -248,8 +250,8 @@ def _lengths(table: OpTable, places: Locations, per_chunk: dict[int, Array]) -> 
 
 
 def _counted(table: OpTable, places: Locations, before: int, after: int) -> tuple[Array, bool]:
-    """The lengths of a v-collective. Where the source reads ``counts`` they are known: by how much a part is shorter than
-    the longest. Else each part has a length of its own, and no order among them."""
+    """The lengths of a v-collective. Where the source reads ``counts`` they are known: by how much a part is shorter
+    than the longest. Else each part has a length of its own, and no order among them."""
     n, collective = table.ranks, table.collective
     own = np.arange(n * n, dtype=np.int64).reshape(n, n)
     parts = np.arange(n, dtype=np.int64)
@@ -280,12 +282,13 @@ def _custom(table: OpTable, places: Locations) -> Conditions:
         number[at[-1]] = ids[-1]
         classes += described.chunks
     none = np.zeros(0, np.int64)
+    places_before, initial = np.concatenate([none, *at]), np.concatenate([none, *ids])
     ensures = table.collective.ensures
     if ensures is None:
-        return Conditions(places, table.ranks, classes, np.concatenate([none, *at]), np.concatenate([none, *ids]), none, none, none)
+        return Conditions(places, table.ranks, classes, places_before, initial, none, none, none)
     results = places.at(ensures.buffer, ensures.rank, ensures.chunk)
     sources = number[places.at(ensures.source_buffer, ensures.source_rank, ensures.source_chunk)]
     starts = np.asarray(ensures.starts, np.int64)
     first = np.append(sources, 0)[starts[:-1]]
-    return Conditions(places, table.ranks, classes, np.concatenate([none, *at]), np.concatenate([none, *ids]), results,
-                      first // table.ranks, first % table.ranks, starts=starts, sources=sources)
+    return Conditions(places, table.ranks, classes, places_before, initial, results, first // table.ranks,
+                      first % table.ranks, starts=starts, sources=sources)

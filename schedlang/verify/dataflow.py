@@ -16,9 +16,9 @@ from schedlang.diagnostics import Diagnostic
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify.agreement import Agreement, compare
 from schedlang.verify.conditions import Conditions
-from schedlang.verify.explanations import explain
+from schedlang.verify.explanations import FOREIGN, MISSING, REPEATED, Wrong, explain
 from schedlang.verify.initialisation import uninitialised
-from schedlang.verify.records import PRIME, Fingerprints, Names, Sets, Trees
+from schedlang.verify.records import PRIME, Fingerprints, Names, Sets, Trees, bits
 from schedlang.verify.walk import SPOILT, Program, Walk
 
 Method = Literal["names", "sets", "fingerprints"]
@@ -34,8 +34,8 @@ class Values:
     """The outcome of the walk.
 
     ``method`` decided; ``doubt`` bounds the probability that a wrong result passed (0 where the check was exact).
-    ``uninitialised``: reads of what nothing has written. ``wrong``: results that are not as they must be, those left out
-    that come from something uninitialised. ``agreement``: None where it was not asked for, or the values are wrong.
+    ``uninitialised``: reads of what nothing has written. ``wrong``: results that are not as they must be, those left
+    out that come from something uninitialised. ``agreement``: None where it was not asked for, or the values are wrong.
     """
 
     uninitialised: tuple[Diagnostic, ...]
@@ -76,60 +76,100 @@ def _ways(program: Program, conditions: Conditions, method: Method | None,
         for whole in (False, True):
             sets = Sets(conditions.ranks, conditions.classes, whole=whole)
             size = 8 * (1 + sets.width)
-            if method == "sets" or (size * conditions.locations.total <= STATE_LIMIT and size * len(c) <= TRAFFIC_LIMIT):
+            small = size * conditions.locations.total <= STATE_LIMIT and size * len(c) <= TRAFFIC_LIMIT
+            if small or method == "sets":
                 yield sets
     yield Fingerprints(conditions.contributions, rng)
 
 
-def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Conditions) -> Array:
-    """Which results (indices) are not as they must be; those made from something uninitialised are left out."""
-    count = walk.count[conditions.results]
+def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Conditions) -> Wrong:
+    """The results that are not as they must be; those made from something uninitialised are left out."""
+    every = np.arange(len(conditions.results))
+    count, size = walk.count[conditions.results], _sizes(conditions, every)
     words = walk.state[:, walk.columns[0]]
-    size = _sizes(conditions)
     right = count == size
-    alone = size == 1
-    first = conditions.expected_class * conditions.ranks + np.maximum(conditions.expected_rank, 0)
     if isinstance(holds, Names):
-        right &= alone & (words[conditions.results, 0] == first.astype(np.uint64))
+        right &= (size == 1) & (words[conditions.results, 0] == _first(conditions, every).astype(np.uint64))
     elif isinstance(holds, Fingerprints):
-        got = words[conditions.results, 0]
-        if conditions.starts is not None and conditions.sources is not None:
-            right &= got == holds.sums_of(conditions.starts, conditions.sources)
-        else:
-            sums = holds.sums(conditions.ranks)[conditions.expected_class]
-            right &= got == np.where(conditions.expected_rank == NONE, sums, holds.elements[first])
+        right &= words[conditions.results, 0] == _sums(holds, conditions)
     else:
         right &= _equal_sets(words, holds, conditions)
-    return np.flatnonzero(~right & (count != SPOILT))
+    wrong = np.flatnonzero(~right & (count != SPOILT))
+    count, size = count[wrong], size[wrong]
+    # What fingerprints do not tell is guessed from the count; each explanation works it out exactly.
+    repeated, foreign = count > size, count == size
+    if isinstance(holds, Names):
+        foreign = ~_expected(conditions, wrong, words[conditions.results[wrong], 0].astype(np.int64))
+    elif isinstance(holds, Sets):
+        got, want = words[conditions.results[wrong]], _want(holds, conditions, wrong)
+        foreign = ((got[:, 0] != want[:, 0]) & (got[:, 0] != 0)) | ((got[:, 1:] & ~want[:, 1:]) != 0).any(1)
+        repeated = count > bits(got[:, 1:])
+    return Wrong(wrong, np.where(foreign, FOREIGN, np.where(repeated, REPEATED, MISSING)))
 
 
-def _sizes(conditions: Conditions) -> Array:
-    """How many contributions each result must hold."""
+def _first(conditions: Conditions, which: Array) -> Array:
+    """The one contribution of results that must hold one (the first of those that must hold several)."""
+    return conditions.expected_class[which] * conditions.ranks + np.maximum(conditions.expected_rank[which], 0)
+
+
+def _expected(conditions: Conditions, which: Array, contribution: Array) -> Array:
+    """Whether each of some results must hold the given contribution (among others)."""
+    if conditions.starts is None or conditions.sources is None:
+        rank = conditions.expected_rank[which]
+        among: Array = (conditions.expected_class[which] == contribution // conditions.ranks) & (
+            (rank == NONE) | (rank == contribution % conditions.ranks))
+        return among
+    owner, sources = _listed(conditions, which)
+    hit = np.zeros(len(which), bool)
+    hit[owner[sources == contribution[owner]]] = True
+    return hit
+
+
+def _sizes(conditions: Conditions, which: Array) -> Array:
+    """How many contributions each of some results must hold."""
     if conditions.starts is not None:
-        return np.diff(conditions.starts)
-    return np.where(conditions.expected_rank == NONE, conditions.ranks, 1)
+        return np.diff(conditions.starts)[which]
+    return np.where(conditions.expected_rank[which] == NONE, conditions.ranks, 1)
+
+
+def _listed(conditions: Conditions, which: Array) -> tuple[Array, Array]:
+    """All contributions that some results must hold: (index into ``which``, contribution)."""
+    each = _sizes(conditions, which)
+    owner = np.repeat(np.arange(len(which)), each)
+    turn = np.arange(len(owner)) - (np.cumsum(each) - each)[owner]
+    if conditions.starts is not None and conditions.sources is not None:
+        return owner, conditions.sources[conditions.starts[which][owner] + turn]
+    return owner, _first(conditions, which)[owner] + turn
+
+
+def _sums(holds: Fingerprints, conditions: Conditions) -> Array:
+    """The fingerprint that each result must have."""
+    if conditions.starts is not None and conditions.sources is not None:
+        return holds.sums_of(conditions.starts, conditions.sources)
+    whole = conditions.expected_rank == NONE
+    if whole.all():
+        return holds.sums(conditions.ranks)[conditions.expected_class]
+    single = holds.elements[_first(conditions, np.arange(len(whole)))]
+    return np.where(whole, holds.sums(conditions.ranks)[conditions.expected_class], single) if whole.any() else single
 
 
 def _equal_sets(words: Array, holds: Sets, conditions: Conditions) -> Array:
     """Which results hold the set that they must hold; that none is held twice is for the count to say."""
-    if conditions.starts is not None and conditions.sources is not None:
-        owner = np.repeat(np.arange(len(conditions.results)), np.diff(conditions.starts))
-        sources = conditions.sources
-    else:
-        everyone = conditions.expected_rank == NONE
-        if everyone.all() and not holds.whole:
-            got = words[conditions.results]
-            tag = (conditions.expected_class + 1).astype(np.uint64)
-            same: Array = (got[:, 0] == tag) & (got[:, 1:] == holds.everyone()).all(1)
-            return same
-        each = np.where(everyone, conditions.ranks, 1)
-        owner = np.repeat(np.arange(len(each)), each)
-        turn = np.arange(len(owner)) - (np.cumsum(each) - each)[owner]
-        sources = conditions.expected_class[owner] * conditions.ranks + np.where(
-            everyone[owner], turn, conditions.expected_rank[owner])
-    tag, bit = holds.split(sources)
-    want = np.zeros((len(conditions.results), holds.width), np.uint64)
-    np.maximum.at(want[:, 0], owner, tag)
-    np.bitwise_or.at(want, (owner, 1 + bit // 64), np.uint64(1) << (bit % 64).astype(np.uint64))
-    same = (words[conditions.results] == want).all(1)
+    if not holds.whole and (conditions.expected_rank == NONE).all():
+        tag = (conditions.expected_class + 1).astype(np.uint64)
+        got = words[conditions.results]
+        same: Array = (got[:, 0] == tag) & (got[:, 1:] == holds.everyone()).all(1)
+        return same
+    same = (words[conditions.results] == _want(holds, conditions, np.arange(len(conditions.results)))).all(1)
     return same
+
+
+def _want(holds: Sets, conditions: Conditions, which: Array) -> Array:
+    """The words that some results must hold. Contributions of several classes get a class of none."""
+    owner, sources = _listed(conditions, which)
+    tag, bit = holds.split(sources)
+    want = np.zeros((len(which), holds.width), np.uint64)
+    want[owner, 0] = tag
+    np.bitwise_or.at(want, (owner, 1 + bit // 64), np.uint64(1) << (bit % 64).astype(np.uint64))
+    want[owner[tag != want[owner, 0]], 0] = np.iinfo(np.uint64).max
+    return want

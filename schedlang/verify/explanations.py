@@ -19,6 +19,18 @@ MOST_GROUPS = 12
 """How many groups of wrong results are explained one by one."""
 
 
+MISSING, REPEATED, FOREIGN = 1, 2, 3
+"""What is wrong with a result: something is missing; something is held twice; something does not belong there."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Results that are not as they must be: indices into ``Conditions.results``, and MISSING, REPEATED or FOREIGN."""
+
+    results: Array
+    kinds: Array
+
+
 @dataclass(frozen=True)
 class _Group:
     """Results with equal last writers: the example, how many."""
@@ -27,18 +39,18 @@ class _Group:
     count: int
 
 
-def explain(table: OpTable, program: Program, conditions: Conditions, wrong: Array) -> list[Diagnostic]:
-    """SL501 to SL504 for wrong results (indices into ``conditions.results``), equal ones collapsed."""
-    if len(wrong) == 0:
+def explain(table: OpTable, program: Program, conditions: Conditions, wrong: Wrong) -> list[Diagnostic]:
+    """SL501 to SL504 for wrong results, equal ones collapsed."""
+    if len(wrong.results) == 0:
         return []
     last, when = _last_writers(program, conditions)
-    place = conditions.results[wrong]
-    starts_empty = ~np.isin(place, conditions.initial_at)
-    never = (last[place] == NONE) & starts_empty
+    place = conditions.results[wrong.results]
+    never = (last[place] == NONE) & ~np.isin(place, conditions.initial_at)
     found = []
     if never.any():
-        found.append(_never_written(table, program, conditions, wrong[never]))
-    for group in _groups(table, program, wrong[~never], conditions, last, when):
+        found.append(_never_written(table, program, conditions, wrong.results[never]))
+    rest = Wrong(wrong.results[~never], wrong.kinds[~never])
+    for group in _groups(table, program, rest, conditions, last, when):
         found.append(_wrong_value(table, program, conditions, group))
     return _merged(found)
 
@@ -55,18 +67,23 @@ def _last_writers(program: Program, conditions: Conditions) -> tuple[Array, Arra
     return last, when
 
 
-def _groups(table: OpTable, program: Program, wrong: Array, conditions: Conditions, last: Array, when: Array) -> list[_Group]:
-    """Wrong results by the statement that wrote them last. The example is the one that was finished first: the nearest to
-    what went wrong."""
-    place = conditions.results[wrong]
-    order = np.lexsort((place, when[place]))
-    wrong, place = wrong[order], place[order]
-    writer = last[place]
-    rows = np.where(writer == NONE, NONE, program.carriers.receiver[writer] if len(program.carriers) else NONE)
-    groups = [_Group(int(wrong[i]), n) for i, n in collapse.by_statement(table, rows)]
+def _groups(table: OpTable, program: Program, wrong: Wrong, conditions: Conditions, last: Array, when: Array
+            ) -> list[_Group]:
+    """Wrong results by kind and by the statement that wrote them last. The example is the one that was finished first:
+    the nearest to what went wrong."""
+    groups = []
+    for kind in (FOREIGN, REPEATED, MISSING):
+        results = wrong.results[wrong.kinds == kind]
+        place = conditions.results[results]
+        order = np.lexsort((place, when[place]))
+        writer = last[place[order]]
+        rows = np.full(len(writer), NONE, np.int64)
+        rows[writer != NONE] = program.carriers.receiver[writer[writer != NONE]]
+        groups += [_Group(int(results[order[i]]), n) for i, n in collapse.by_statement(table, rows)]
     if len(groups) > MOST_GROUPS:
         rest = sum(g.count for g in groups[MOST_GROUPS:])
-        groups = [*groups[: MOST_GROUPS - 1], replace(groups[MOST_GROUPS - 1], count=groups[MOST_GROUPS - 1].count + rest)]
+        final = groups[MOST_GROUPS - 1]
+        groups = [*groups[: MOST_GROUPS - 1], replace(final, count=final.count + rest)]
     return groups
 
 
@@ -102,17 +119,17 @@ def _never_written(table: OpTable, program: Program, conditions: Conditions, wro
     should = contributions(conditions, conditions.expected(example))
     name = table.buffers[buffer].name
     c = program.carriers
-    unstored = np.flatnonzero((c.target == NONE) & (table.rank[c.receiver] == rank)) if len(c) else np.zeros(0, np.int64)
+    unstored = np.flatnonzero((c.target == NONE) & (table.rank[c.receiver] == rank))
     at: Location | None = table.location or table.collective.location
     notes, help = [], f"copy, send or reduce it into {name}[{chunk}]; look for a loop that ends too early"
     if len(unstored):
         row = int(c.receiver[unstored[0]])
         at, said = words.origin(table, row)
-        notes.append(Note(f"here rank {rank} passes on what rank {int(table.peer[row])} sends, and stores nothing{said}", at))
+        peer = int(table.peer[row])
+        notes.append(Note(f"here rank {rank} passes on what rank {peer} sends and stores nothing{said}", at))
         help = f"leave out `only`, or store it `into {name}[{chunk}]`"
-    return error(
-        "SL504", f"{name}[{chunk}] on rank {rank} is part of the result and should hold {should}, but nothing writes it",
-        at, notes=notes, count=len(wrong), help=help, buffer=name, rank=rank, chunk=chunk)
+    message = f"{name}[{chunk}] on rank {rank} is part of the result and should hold {should}, but nothing writes it"
+    return error("SL504", message, at, notes=notes, count=len(wrong), help=help, buffer=name, rank=rank, chunk=chunk)
 
 
 def _wrong_value(table: OpTable, program: Program, conditions: Conditions, group: _Group) -> Diagnostic:
@@ -144,7 +161,7 @@ def _wrong_value(table: OpTable, program: Program, conditions: Conditions, group
         cause = row_of(guilty) if guilty is not None else cause
         message = f"{name} ends with {contributions(conditions, twice)} more than once: {state}"
     else:
-        code, help = "SL501", "carry it there before the end, and add it with `reduce` where other contributions are kept"
+        code, help = "SL501", "carry it there before the end; where other contributions are to stay, `reduce` it"
         message = f"{name} ends without {contributions(conditions, missing)}: {state}"
     if missing:
         notes += _lost(table, program, conditions, missing[0])
@@ -159,16 +176,16 @@ def _wrong_value(table: OpTable, program: Program, conditions: Conditions, group
                     [cause, *writers[-3:]])
 
 
-def _finding(table: OpTable, conditions: Conditions, code: str, message: str, at: Location | None, notes: list[Note], help: str,
-             group: _Group, place: int, should: list[int], past: History, rows: list[int]) -> Diagnostic:
+def _finding(table: OpTable, conditions: Conditions, code: str, message: str, at: Location | None, notes: list[Note],
+             help: str, group: _Group, place: int, should: list[int], past: History, rows: list[int]) -> Diagnostic:
     buffer, rank, chunk = conditions.locations.where(place)
 
     def plain(ids: Iterable[int]) -> list[list[object]]:
         places = [conditions.locations.where(conditions.origin(i)) for i in ids]
         return [[table.buffers[b].name, r, k] for b, r, k in places]
 
-    return error(code, message, at, notes=notes, help=help, count=group.count, buffer=table.buffers[buffer].name, rank=rank,
-                 chunk=chunk, should=plain(should), holds=plain(past.ids(past.value.once)),
+    return error(code, message, at, notes=notes, help=help, count=group.count, buffer=table.buffers[buffer].name,
+                 rank=rank, chunk=chunk, should=plain(should), holds=plain(past.ids(past.value.once)),
                  twice=plain(past.ids(past.value.twice)), rows=rows)
 
 
@@ -197,4 +214,5 @@ def _lost(table: OpTable, program: Program, conditions: Conditions, contribution
     reached = f"{what} comes as far as {conditions.locations.name(path.to)}{said}"
     if path.lost == NONE:
         return [Note(f"{reached} and goes no further", at)]
-    return [Note(reached, at), collapse.note(table, int(program.carriers.receiver[path.lost]), "there it is overwritten by ")]
+    over = int(program.carriers.receiver[path.lost])
+    return [Note(reached, at), collapse.note(table, over, "there it is overwritten by ")]

@@ -1,7 +1,7 @@
 """What a schedule costs, counted: rounds, bytes and messages, scratch, buffering; beside what no schedule can go below.
 
-Bytes are in units of ``n``, the collective's vector of ``chunks`` chunks (for a blocked collective its long buffer), as exact
-fractions; a chunk counts n / chunks.
+Bytes are in units of ``n``, the collective's vector of ``chunks`` chunks (for a blocked collective its long buffer), as
+exact fractions; a chunk counts n / chunks.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from schedlang.verify.conditions import Conditions
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower bounds: ``rounds`` where a rank sends and receives at most one message a round, and the bytes that some rank
-    must send and that some rank must receive. None: nothing is known.
+    """Lower bounds: ``rounds`` where a rank sends and receives at most one message a round, and the bytes that some
+    rank must send and that some rank must receive. None: nothing is known.
 
-    Source: Thakur, Rabenseifner, Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 19(1), 2005.
+    Source: Thakur, Rabenseifner, Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 19(1),
+    2005.
     """
 
     rounds: int | None
@@ -102,7 +103,8 @@ def link_matrix(table: OpTable) -> Array:
 
 
 def peak_scratch(table: OpTable, carriers: Carriers, conditions: Conditions) -> int:
-    """The most scratch chunks that hold, at one moment of the walked order, on one rank, a value that is still needed."""
+    """The most scratch chunks that hold, at one moment of the walked order, on one rank, a value that is still
+    needed."""
     scratch = [i for i, b in enumerate(table.buffers) if b.role == "scratch"]
     if not scratch or len(carriers) == 0:
         return 0

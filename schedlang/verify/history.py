@@ -34,8 +34,8 @@ class History:
     """What one location holds at the end, and how it came there.
 
     ``contributions``: the number of each bit. ``writers``: the carriers whose values make up the content, from the last
-    plain write on. ``moved``: what each carrier of the slice carried. ``repeats``: additions in walking order that added
-    contributions already there: (carrier, bits). ``mixes``: all additions: (carrier, old bits, added bits).
+    plain write on. ``moved``: what each carrier of the slice carried. ``repeats``: additions in walking order that
+    added contributions already there: (carrier, bits). ``mixes``: all additions: (carrier, old bits, added bits).
     """
 
     location: int
@@ -173,6 +173,7 @@ class _Tracing(Walk):
 
 def trail(program: Program, conditions: Conditions, contribution: int) -> Trail:
     """Follow a contribution through the whole walk."""
-    walk = _Tracing(program, [Traces(contribution)], conditions.locations.total, conditions.initial_at, conditions.initial)
+    walk = _Tracing(program, [Traces(contribution)], conditions.locations.total, conditions.initial_at,
+                    conditions.initial)
     walk.run()
     return Trail(*walk.last, walk.lost)

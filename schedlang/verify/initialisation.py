@@ -42,7 +42,7 @@ def uninitialised(table: OpTable, program: Program, conditions: Conditions, read
         at, said = words.origin(table, row)
         yield error(
             "SL403", f"{name} {what}: {words.operation(table, row)}{said}", at,
-            notes=notes, count=count, rows=[row], location=list(conditions.locations.where(place)),
+            notes=notes, count=count, rows=[row], place=list(conditions.locations.where(place)),
             help="let the first value come by `copy` or `send`, and reduce from the second on" if adds
             else "write it in an earlier step, or read another place")
 

@@ -83,11 +83,11 @@ def _found(table: OpTable, conditions: Conditions, c: Carriers, where: list[tupl
         name = conditions.locations.name(at) if at != NONE else f"rank {int(table.rank[r])}"
         location, said = words.origin(table, r)
         if moved:
-            message = f"{name} is, for some sizes, a shorter part than that of the value which {words.operation(table, r)} brings"
+            message = f"{name} is, for some sizes, shorter than the value that comes there: {words.operation(table, r)}"
         else:
-            message = f"at {name} two values are combined whose lengths differ for some sizes: {words.operation(table, r)}"
+            message = f"at {name} values of different lengths (for some sizes) meet: {words.operation(table, r)}"
         found.append(warning(
             "SL602", f"{message}{said}", location, count=count, rows=[r],
-            help="this is right only for sizes that make the parts equal; move values between places of one chunk index, or "
-                 "through scratch, which holds the longest part"))
+            help="this is right only for sizes that make the parts equal; move values between places of one chunk "
+                 "index, or through scratch, which holds the longest part"))
     return found

@@ -27,8 +27,8 @@ class Sets:
     """The set of contributions a value holds, exactly: a bit for each, in the words after the first.
 
     The first word is the class plus one while all values mix contributions of one class only, and bits stand for ranks.
-    ``mixed`` becomes true where classes meet; the walk's result then says nothing. With ``whole`` the bits stand for all
-    contributions, and the first word is always 1.
+    ``mixed`` becomes true where classes meet; the walk's result then says nothing. With ``whole`` the bits stand for
+    all contributions, and the first word is always 1.
     """
 
     def __init__(self, ranks: int, classes: int, *, whole: bool) -> None:
@@ -65,11 +65,20 @@ class Sets:
         into[:, 1:] |= other[:, 1:]
 
 
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1, dtype=np.uint8)
+
+
+def bits(words: Array) -> Array:
+    """How many bits are set in each row of words."""
+    count: Array = _BITS[np.ascontiguousarray(words).view(np.uint8)].sum(1, dtype=np.int64)
+    return count
+
+
 class Fingerprints:
     """The sum of random elements modulo 2^61 - 1, one independent element for each contribution.
 
-    Two different multisets of fewer than 2^61 - 1 contributions each have equal sums with a probability of 1 / (2^61 - 1)
-    (the difference is a linear form in the elements, not all of whose coefficients are zero modulo the prime).
+    Two different multisets of fewer than 2^61 - 1 contributions each have equal sums with a probability of 1 / (2^61 -
+    1) (the difference is a linear form in the elements, not all of whose coefficients are zero modulo the prime).
     """
 
     width = 1
@@ -105,7 +114,8 @@ class Fingerprints:
 
 
 class Trees:
-    """How a value was combined: two 64-bit hashes of its tree of additions, each addition unordered, copies transparent.
+    """How a value was combined: two 64-bit hashes of its tree of additions, each addition unordered, copies
+    transparent.
 
     A leaf is a random pair for its contribution, a node mixes the sum of its two children's words. Different trees have
     equal pairs by accident only.
@@ -138,7 +148,8 @@ class Traces:
         self.contribution = contribution
 
     def initial(self, contributions: Array) -> Array:
-        return (contributions == self.contribution).astype(np.uint64)[:, None]
+        held: Array = contributions == self.contribution
+        return held.astype(np.uint64)[:, None]
 
     def combine(self, into: Array, other: Array) -> None:
         into |= other

@@ -15,6 +15,7 @@ from schedlang.diagnostics import Diagnostic, error, note
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
+from schedlang.verify.lanes import Lanes
 
 
 @dataclass(frozen=True)
@@ -37,40 +38,26 @@ class Steps:
         return turns
 
 
-def steps(table: OpTable) -> Steps:
-    """Judge every step of a legal table."""
+def steps(table: OpTable, lanes: Lanes) -> Steps:
+    """Judge every step of a legal table with these lanes."""
     if table.collective.name == "barrier":      # its tokens have no elements
         none = np.zeros(0, np.int64)
         return Steps((), none, none, none)
-    accesses = _Accesses(table)
+    accesses = _Accesses(table, lanes)
     row, part, turn, clashes = accesses.repeated_writes()
     found = [*clashes, *accesses.staged(), *_input_written(table, accesses.writers)]
     return Steps(tuple(found), row, part, turn)
 
 
-def lane_steps(table: OpTable) -> Array:
-    """For each row a number of its (lane, step), below the number of rows; numbers of one lane follow each other."""
-    small = table.ranks * max(len(table.streams), 1) < 1 << 31 and len(table) < 1 << 31
-    lane = table.rank.astype(np.int32 if small else np.int64)
-    if len(table.streams) > 1:
-        lane *= len(table.streams)
-        lane += table.stream
-    sizes = np.bincount(lane) if len(lane) else np.zeros(1, np.int64)
-    key: Array = (np.cumsum(sizes) - sizes).astype(lane.dtype)[lane]
-    key += table.step
-    return key
-
-
 class _Accesses:
     """The reading and writing rows of a table, with a number for each (lane, step)."""
 
-    def __init__(self, table: OpTable) -> None:
+    def __init__(self, table: OpTable, lanes: Lanes) -> None:
         self.table = table
         op, of = table.op, table.of
         self.offset = np.cumsum([0, *(b.chunks for b in table.buffers)], dtype=np.int64)
         self.span = int(self.offset[-1]) + 1
-        self.key = lane_steps(table)
-        self.keys = len(op)
+        self.key, self.keys = lanes.node, lanes.nodes
         self.writers = np.flatnonzero((op != Op.SEND) & (op < Op.RECORD) & (table.buffer != NONE))
         reads = (op == Op.SEND) & (of == NONE)
         reads |= (op == Op.COPY) | (op == Op.REDUCE)
@@ -127,12 +114,15 @@ class _Accesses:
             a, b = (int(r) for r in sorted((row[group][first], row[group][0 if first else 1])))
             where = f"{self._name(int(row[at[index]]), int(part[at[index]]))} on rank {int(table.rank[b])}"
             at_row, said = words.origin(table, b)
+            times = _times(int(size[bad][index]))
             found.append(error(
-                "SL402", f"one step writes {where} {_times(int(size[bad][index]))}, and not only by reductions: which value stays "
-                f"is not settled{said}", at_row, count=count,
+                "SL402",
+                f"one step writes {where} {times}, and not only by reductions: which value stays is not settled{said}",
+                at_row, count=count,
                 notes=[collapse.note(table, a, "it is written by "), collapse.note(table, b, "and by ")],
                 help="put the writes into steps of their own, or give them different places",
-                rows=[a, b], rank=int(table.rank[b]), stream=table.streams[int(table.stream[b])], step=int(table.step[b])))
+                rows=[a, b], rank=int(table.rank[b]), stream=table.streams[int(table.stream[b])],
+                step=int(table.step[b])))
         return row[later], part[later], turn[later], found
 
     def _name(self, row: int, part: int) -> str:
@@ -141,6 +131,25 @@ class _Accesses:
 
     def staged(self) -> list[Diagnostic]:
         """Locations that a step both reads and writes (SL603)."""
+        table = self.table
+        by, of = self._read_and_written()
+        by, unique = np.unique(by, return_index=True)       # several chunks of one row count once
+        of = of[unique]
+        remarks = []
+        for index, times in collapse.by_statement(table, by, of):
+            w, r = int(by[index]), int(of[index])
+            what = words.place(table, int(table.buffer[w]), int(table.chunk[w]), int(table.count[w]))
+            at, said = words.origin(table, w)
+            remarks.append(note(
+                "SL603",
+                f"rank {int(table.rank[w])} reads and writes {what} in one step, so a back end keeps a copy of what is "
+                f"read{said}", at, count=times, notes=[] if r == w else [collapse.note(table, r, "it is read by ")],
+                rows=[w, r]))
+        return remarks
+
+    def _read_and_written(self) -> tuple[Array, Array]:
+        """Pairs of rows of one step, the first of which writes a location that the second reads. Not every pair, but
+        one for each location."""
         table = self.table
         reads = self._how_many(self.readers)
         # One reading and one writing row: compare their ranges. That is nearly every step of nearly every schedule.
@@ -170,19 +179,7 @@ class _Accesses:
             hit = hit[place[found[hit]] == w_place[hit]]
             written.append(several[w_which[hit]])
             read.append(rows[which[found[hit]]])
-        by, of = np.concatenate(written), np.concatenate(read)
-        # Reductions and plain writes are one finding a statement; several chunks of one row count once.
-        by, unique = np.unique(by, return_index=True)
-        of = of[unique]
-        remarks = []
-        for index, times in collapse.by_statement(table, by, of):
-            w, r = int(by[index]), int(of[index])
-            place = words.place(table, int(table.buffer[w]), int(table.chunk[w]), int(table.count[w]))
-            at, said = words.origin(table, w)
-            remarks.append(note(
-                "SL603", f"rank {int(table.rank[w])} reads and writes {place} in one step, so a back end keeps a copy of what is "
-                f"read{said}", at, count=times, notes=[] if r == w else [collapse.note(table, r, "it is read by ")], rows=[w, r]))
-        return remarks
+        return np.concatenate(written), np.concatenate(read)
 
 
 def _times(count: int) -> str:
@@ -198,6 +195,7 @@ def _input_written(table: OpTable, writers: Array) -> list[Diagnostic]:
         if len(rows):
             row = int(rows[0])
             at, said = words.origin(table, row)
-            found.append(note("SL604", f"the schedule writes its {buffer.name}, so back ends work on a copy of it: "
-                              f"{words.operation(table, row)}{said}", at, count=len(rows), buffer=buffer.name, rows=[row]))
+            found.append(note(
+                "SL604", f"the schedule writes its {buffer.name}, so back ends work on a copy of it: "
+                f"{words.operation(table, row)}{said}", at, count=len(rows), buffer=buffer.name, rows=[row]))
     return found

@@ -1,9 +1,9 @@
 """A walk over carriers in a legal order, with values of any kind.
 
-What a location holds is a record of 64-bit words. The first is how many contributions have gone into it, each as often as
-it was added: a float, so that it saturates by itself; NaN where the location is uninitialised, and minus infinity where
-the value was made from something uninitialised (which is reported once, where it was read). The other words belong to the
-*parts* of the record: what exactly is held is their business.
+What a location holds is a record of 64-bit words. The first is how many contributions have gone into it, each as often
+as it was added: a float, so that it saturates by itself; NaN where the location is uninitialised, and minus infinity
+where the value was made from something uninitialised (which is reported once, where it was read). The other words
+belong to the *parts* of the record: what exactly is held is their business.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Part(Protocol):
 
 @dataclass(frozen=True)
 class Program:
-    """The events of a walk in order: ``batches`` are (event, start, stop) into that event's ``who`` (carriers) and ``where``
-    (locations; for PASS the parents). In one batch no write meets another access to its location."""
+    """The events of a walk in order: ``batches`` are (event, start, stop) into that event's ``who`` (carriers) and
+    ``where`` (locations; for PASS the parents). In one batch no write meets another access to its location."""
 
     batches: list[tuple[int, int, int]]
     who: tuple[Array, ...]
