@@ -179,8 +179,8 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
     location, where = words.origin(table, circle[0].row)
     return error(
         "SL305", f"deadlock {depth_words(depth)}: {what}, on {who}, the first of them {words.operation(table, circle[0].row)} of "
-                 f"rank {int(table.rank[circle[0].row])}{where}; {words.count(stuck, 'stream')} of a rank never come"
-                 f"{'s' if stuck == 1 else ''} to an end".replace("1 stream of a rank", "1 stream of a rank"),
+                 f"rank {int(table.rank[circle[0].row])}{where}; "
+                 f"{'1 lane (stream of a rank) never comes' if stuck == 1 else f'{stuck} lanes (streams of a rank) never come'} to an end",
         location, notes=notes, help=_help(table, circle, least),
         circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]), "stream": table.streams[int(table.stream[w.row])],
                  "step": int(table.step[w.row])} for w in circle[:64]],
@@ -200,7 +200,7 @@ def _help(table: OpTable, circle: Sequence[Wait], least: int | None) -> str:
     rows = [w.row for w in circle]
     if any(table.op[row] in (Op.WAIT, Op.RECORD) for row in rows):
         return "record the event earlier, or wait for it later: a wait must not stand before what leads to its record"
-    if any(table.of[row] != NONE for row in rows):
+    if any(table.of[row] != NONE for w in circle for row in (w.row, w.cause)):
         return "let one operation of the circle receive and send in two steps, instead of passing its message on as it arrives"
     if least is not None and any(table.op[row] == Op.SEND for row in rows):
         return ("post the send and the receive of a rank in one `step:`, or let every other rank receive first and then send")

@@ -182,7 +182,7 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
     _, second_origin = words.origin(table, second)
     notes = [Note(f"one access: {words.sentence(table, first)}", at),
              Note(f"the other: {words.sentence(table, second)}", words.origin(table, second)[0])]
-    if table.op[first] == Op.SEND and order.sends.depth is None:
+    if table.op[first] == Op.SEND:
         notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only the "
                           "stream of the send knows"))
     if not judged:
