@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from schedlang.ir import json
-from schedlang.ir.table import OpTable
+from schedlang.ir.build import table_from_rows
+from schedlang.ir.table import Buffer, Collective, OpTable
 from tests.campaign import campaign, shipped_tables
-from tests.comparison import MODELS, compare
+from tests.comparison import MODELS, Comparison, compare
 from tests.mutants import MUTATIONS, mutate
 from tests.strategies import arbitrary_tables, tables
 
@@ -48,6 +49,16 @@ def test_on_mutants(table, kinds, sends, seed):
     for kind in kinds:
         table = mutate(table, kind, random.Random(seed)) or table
     agree(table, sends, seed)
+
+
+def test_on_messages_that_wait_for_their_receiver():
+    """Three are sent at once and received one after another."""
+    rows = [{"op": "send", "rank": r, "peer": 1, "buffer": "data", "chunk": 0} for r in (0, 2, 3)]
+    rows += [{"op": "reduce_recv", "rank": 1, "peer": r, "buffer": "data", "chunk": 0, "step": s}
+             for s, r in enumerate((2, 3, 0))]
+    table = table_from_rows(rows, ranks=4, collective=Collective("reduce", "sum", root=1),
+                            buffers=[Buffer("data", 1, role="data")])
+    assert all(compare(table, model) == Comparison("clean") for model in MODELS)
 
 
 def campaign_finds_nothing(count: int, seed: int) -> None:
