@@ -1,0 +1,250 @@
+"""The rows of a reversed table, once it is settled how each value comes back (see :mod:`schedlang.ir.reverse`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from schedlang.ir.liveness import Flow
+from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, OpTable
+from schedlang.ir.timeline import nodes, wait_pairs
+from schedlang.ops import Op
+
+
+class Way(IntEnum):
+    """How a value comes back to where it came from: not at all, for nothing needs it; as a copy; as a sum; as a copy in a
+    step of its own before the others of its step; or through a landing place, to be added in a step afterwards."""
+
+    NOTHING = 0
+    COPY = 1
+    SUM = 2
+    COPY_BEFORE = 3
+    LAND = 4
+
+
+_BEFORE, _MAIN, _AFTER = range(3)
+"""The steps that the reverse of one step can need. Of a record, the reverse needs one step for each wait."""
+
+
+@dataclass
+class _Part:
+    """Rows in the making.
+
+    ``columns`` as in the table but for step and number; ``source``: the row that each is the reverse of; ``piece``: which
+    part of it; ``sub``: which of the steps that its step becomes; ``place``: the higher, the earlier among the new rows.
+    """
+
+    columns: dict[str, Array]
+    source: Array
+    piece: Array
+    sub: Array
+    place: Array
+
+    def take(self, rows: Array) -> _Part:
+        return _Part({n: c[rows] for n, c in self.columns.items()}, self.source[rows], self.piece[rows], self.sub[rows],
+                     self.place[rows])
+
+
+def _part(table: OpTable, source: Array, piece: Array, sub: int | Array, place: Array, **columns: Array) -> _Part:
+    """Rows that keep rank, stream and origin of their source; columns not given hold nothing."""
+    n = len(source)
+    empty = {c: np.full(n, NONE) for c in COLUMNS if c not in ("step", "number")} | {
+        "chunk": np.zeros(n, np.int64), "count": np.zeros(n, np.int64)}
+    kept = {c: getattr(table, c)[source] for c in ("rank", "stream", "site", "turn")}
+    return _Part({**empty, **kept, **columns}, source, piece, np.broadcast_to(np.asarray(sub, np.int64), (n,)), place)
+
+
+def reversed_table(flow: Flow, back: Array, way: Array, collective: Collective, buffers: tuple[Buffer, ...]) -> OpTable:
+    """The reverse of ``flow.table``: the value of each element comes back to location ``back`` (NONE: none) by ``way``."""
+    table = flow.table
+    landing, slot = _landing(flow, way, buffers)
+    pieces = _Pieces(flow, way)
+    moves = _moves(flow, way, slot, pieces, len(buffers))
+    events, names = _events(table)
+    parts = [*moves, events]
+    main = len(moves[0].source)
+    whole = _Part({c: np.concatenate([p.columns[c] for p in parts]) for c in parts[0].columns},
+                  *(np.concatenate([getattr(p, name) for p in parts]) for name in ("source", "piece", "sub", "place")))
+    keep = np.flatnonzero(whole.columns["op"] != NONE)
+    keep = keep[np.lexsort((keep, -whole.source[keep], whole.piece[keep], -whole.place[keep]))]
+    position = np.full(len(whole.source), NONE)
+    position[keep] = np.arange(len(keep))
+    # A receive that was fused now sends what the reverse of its send receives: the rows of one piece of one chain.
+    fused = np.flatnonzero(whole.columns["of"][:main] != NONE)
+    whole.columns["of"][fused] = position[whole.columns["of"][fused]]
+    rows = whole.take(keep)
+    step, number = _numbered(table, rows)
+    columns = {c: rows.columns[c].astype(DTYPES[c]) for c in rows.columns}
+    return table.with_columns(
+        name=f"{table.name} reversed", collective=collective, buffers=(*buffers, *landing), step=step, number=number,
+        events=tuple(n for n, _ in names), event_indices=tuple(i for _, i in names), **columns)
+
+
+def _landing(flow: Flow, way: Array, buffers: tuple[Buffer, ...]) -> tuple[tuple[Buffer, ...], Array]:
+    """The scratch that values land in before they are added, if any, and by element the chunk of it (NONE: none)."""
+    slot = np.full(len(way), NONE)
+    elements = np.flatnonzero(way == Way.LAND)
+    if not len(elements):
+        return (), slot
+    rank = flow.table.rank[flow.row[elements]]
+    order = np.argsort(rank, kind="stable")
+    first = np.searchsorted(rank[order], rank[order])
+    slot[elements[order]] = np.arange(len(order)) - first
+    taken = {b.name for b in buffers}
+    name = next(n for n in ("landing", *(f"landing{i}" for i in range(len(taken)))) if n not in taken)
+    return (Buffer(name, int(slot.max()) + 1),), slot
+
+
+class _Pieces:
+    """How rows fall into pieces: runs of chunks that come back in one way, the same at all rows that a message touches.
+
+    One entry for each piece of each row with chunks: ``row``, ``piece``, its number within the row, ``offset`` and
+    ``count``, its chunks, and ``element``, the first of them. ``first``: by row, its first entry. ``place``: by row, its
+    place in the new order.
+    """
+
+    def __init__(self, flow: Flow, way: Array) -> None:
+        table = flow.table
+        rows = np.arange(len(table))
+        receives = (table.op == Op.RECV) | (table.op == Op.REDUCE_RECV)
+        head = np.where(receives, flow.time.partner, np.where(table.of != NONE, table.of, rows))
+        while not np.array_equal(head, head[head]):
+            head = head[head]
+        kind = way + 8 * flow.stored + 16 * flow.passed
+        cut = flow.offset == 0
+        changes = np.flatnonzero(~cut & (kind != np.roll(kind, 1)))
+        cut[flow.base[head[flow.row[changes]]] + flow.offset[changes]] = True
+        starts = np.flatnonzero(cut & (head[flow.row] == flow.row))
+        owner = flow.row[starts]
+        ends = np.minimum(np.append(starts[1:], len(cut)), flow.base[owner] + table.count[owner])
+        pieces = np.bincount(owner, minlength=len(table))
+        of_head = (np.cumsum(pieces) - pieces)[head]
+        mine = np.where(table.count > 0, pieces[head], 0)
+        self.first = np.cumsum(mine) - mine
+        self.row = np.repeat(rows, mine)
+        self.piece = np.arange(len(self.row)) - self.first[self.row]
+        entry = of_head[self.row] + self.piece
+        self.offset = flow.offset[starts[entry]]
+        self.count = (ends - starts)[entry]
+        self.element = flow.base[self.row] + self.offset
+        # Rows of one chain that stand together stay together, piece by piece.
+        size, last, first = np.bincount(head, minlength=len(table)), rows.copy(), rows.copy()
+        np.maximum.at(last, head, rows)
+        np.minimum.at(first, head, rows)
+        self.place = np.where((last - first + 1 == size)[head], last[head], rows)
+
+
+def _moves(flow: Flow, way: Array, slot: Array, pieces: _Pieces, landing: int) -> list[_Part]:
+    """Transfers and local operations: one row for each piece, ``op`` NONE where nothing comes back, and two lists more:
+    local operands that come back beside a message, and what is added from its landing place. In the first part ``of`` is a
+    place in that part."""
+    table, row, element = flow.table, pieces.row, pieces.element
+    op = table.op[row]
+    fused = (op == Op.SEND) & (table.of[row] != NONE)
+    receives = (op == Op.RECV) | (op == Op.REDUCE_RECV)
+    # What a fused send and its receive were is known at the receive.
+    known = np.where(fused, table.of[row], row)
+    at = np.where(fused, flow.base[known] + pieces.offset, element)
+    how, stored, passed = way[at], flow.stored[at], flow.passed[at]
+    operation = table.op[known]
+    here = (table.buffer[row], np.where(table.buffer[row] == NONE, 0, table.chunk[row] + pieces.offset))
+    there = (table.from_buffer[known], np.where(table.from_buffer[known] == NONE, NONE, table.from_chunk[known] + pieces.offset))
+    in_place = (operation == Op.REDUCE_RECV) & (here[0] == there[0]) & (here[1] == there[1])
+    none = (np.full(len(row), NONE), np.zeros(len(row), np.int64))
+
+    new_op, target, operand = np.full(len(row), NONE), none, none
+    of = np.full(len(row), NONE)
+
+    def put(where: Array, kind: int | Array, to: tuple[Array, Array], source: tuple[Array, Array] = none) -> None:
+        nonlocal new_op, target, operand
+        new_op = np.where(where, kind, new_op)
+        target = (np.where(where, to[0], target[0]), np.where(where, to[1], target[1]))
+        operand = (np.where(where, source[0], operand[0]), np.where(where, source[1], operand[1]))
+
+    asks = (op == Op.SEND) & ~fused
+    land = (np.full(len(row), landing), slot[element])
+    put(asks & (how == Way.COPY), Op.RECV, here)
+    put(asks & (how == Way.SUM), Op.REDUCE_RECV, here, here)
+    put(asks & (how == Way.LAND), Op.RECV, land)
+    put(receives & stored & ~passed, Op.SEND, here)
+    local = (op == Op.COPY) | (op == Op.REDUCE)
+    adds = np.where(how == Way.SUM, int(Op.REDUCE), int(Op.COPY))
+    put(local & (how != Way.NOTHING), adds, there, here)
+    if fused.any():
+        # The value that comes back to a forwarding rank: what its target returns, plus what its own copy has gathered.
+        keeps = np.where(operation == Op.REDUCE_RECV, there[0], NONE), np.where(operation == Op.REDUCE_RECV, there[1], 0)
+        put(fused & passed, np.where(stored, int(Op.REDUCE_RECV), int(Op.RECV)), keeps,
+            (np.where(stored, here[0], NONE), here[1]))
+        put(receives & passed, Op.SEND, keeps)
+        forwards = np.flatnonzero(receives & passed)
+        of[forwards] = pieces.first[flow.forward[row[forwards]]] + pieces.piece[forwards]
+    operand = (operand[0], np.where(operand[0] == NONE, NONE, operand[1]))
+    transfer = op <= Op.REDUCE_RECV
+    place = pieces.place[row]
+    main = _part(table, row, pieces.piece, np.where(local & (how == Way.COPY_BEFORE), _BEFORE, _MAIN), place,
+                 op=new_op, buffer=target[0], chunk=target[1], count=pieces.count, of=of, from_buffer=operand[0],
+                 from_chunk=operand[1], peer=np.where(transfer, table.peer[row], NONE),
+                 chan=np.where(transfer, table.chan[row], NONE))
+
+    beside = np.flatnonzero((operation == Op.REDUCE_RECV) & receives & ~in_place & stored & ~passed & (how != Way.NOTHING))
+    after = np.flatnonzero(asks & (how == Way.LAND))
+    parts = [main]
+    for rows, sub, kind, to, source in (
+            (beside, np.where(how[beside] == Way.COPY_BEFORE, _BEFORE, _MAIN), adds[beside], there, here),
+            (after, _AFTER, np.full(len(after), int(Op.REDUCE)), here, land)):
+        parts.append(_part(table, row[rows], pieces.piece[rows], sub, place[rows], op=kind, buffer=to[0][rows],
+                           chunk=to[1][rows], count=pieces.count[rows], from_buffer=source[0][rows],
+                           from_chunk=source[1][rows]))
+    return parts
+
+
+def _events(table: OpTable) -> tuple[_Part, list[tuple[str, tuple[int, ...]]]]:
+    """Records and waits, and the names and indices of their events: what came after a wait now comes before its record."""
+    waits, records = wait_pairs(table)
+    order = np.argsort(records, kind="stable")
+    waits, records = waits[order], records[order]
+    turn = np.arange(len(waits)) - np.searchsorted(records, records)
+    old = table.event[records]
+    several = np.zeros(len(table.events), bool)
+    several[old[turn > 0]] = True
+    crowded = {name for name, many in zip(table.events, several.tolist(), strict=True) if many}
+    size = int(turn.max(initial=0)) + 1
+    keys, new = np.unique(old.astype(np.int64) * size + turn, return_inverse=True)
+    names: dict[tuple[str, tuple[int, ...]], None] = {}
+    for event, j in zip((keys // size).tolist(), (keys % size).tolist(), strict=True):
+        name, indices = table.events[event], table.event_indices[event]
+        if name in crowded:
+            indices = (*indices, j)
+        while (name, indices) in names:
+            name += "'"
+        names[name, indices] = None
+    source = np.concatenate((waits, records))
+    kind = np.repeat([int(Op.RECORD), int(Op.WAIT)], len(waits))
+    return _part(table, source, np.concatenate((0 * turn, turn)), np.concatenate((0 * turn, turn)), source, op=kind,
+                 event=np.concatenate((new, new))), list(names)
+
+
+def _numbered(table: OpTable, rows: _Part) -> tuple[Array, Array | None]:
+    """``step`` and ``number`` of the new rows, without gaps where steps vanished and with room where they multiplied."""
+    _, first, length = nodes(table)
+    width = int(rows.sub.max(initial=0)) + 1
+    lane = table.rank[rows.source].astype(np.int64) * len(table.streams) + table.stream[rows.source]
+    key = (first[lane] + length[lane] - 1 - table.step[rows.source]) * width + rows.sub
+    before = _ranks(key, int(length.sum(dtype=np.int64)) * width)
+    step = before[key] - before[first[lane].astype(np.int64) * width]
+    if table.number is None:
+        return step.astype(np.int32), None
+    key = (table.number.max(initial=0) - table.number[rows.source].astype(np.int64)) * width + rows.sub
+    return step.astype(np.int32), _ranks(key, int(table.number.max(initial=0)) * width + width)[key].astype(np.int32)
+
+
+def _ranks(keys: Array, size: int) -> Array:
+    """For each value below ``size``, how many smaller ones occur among ``keys``."""
+    used = np.zeros(size + 1, np.int64)
+    used[keys] = 1
+    counted: Array = np.cumsum(used) - used
+    return counted
+
+
