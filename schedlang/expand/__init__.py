@@ -1,0 +1,152 @@
+"""Expansion: a parsed schedule and values for its parameters become an op table."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from schedlang.diagnostics import Diagnostic, SchedError, error
+from schedlang.expand.evaluate import Evaluator
+from schedlang.expand.expansion import Expansions, Failed
+from schedlang.expand.frame import Fail, Frame
+from schedlang.expand.parameters import assignments, converted
+from schedlang.expand.program import Program, did_you_mean, load_program, load_text
+from schedlang.expand.values import Array, Interval, Items, at
+from schedlang.ir.table import OpTable
+from schedlang.ops import MAX_OPS, REDUCE_OPS
+from schedlang.syntax import tree as t
+
+__all__ = ["Program", "Value", "cases", "constant_value", "expand", "load_program", "load_text"]
+
+Value = int | bool | str | list[Any] | Array
+"""What a parameter can be given: an integer, a boolean, a name such as that of an operator, a list, a matrix of counts."""
+
+_T = TypeVar("_T")
+
+
+def expand(program: Program, name: str, *, ranks: int | None = None, params: Mapping[str, Value] | None = None,
+           op: str | None = None, max_ops: int = MAX_OPS) -> tuple[OpTable | None, list[Diagnostic]]:
+    """The op table of a schedule of a program, and what was found on the way; None where that includes an error.
+
+    ``name``: one of ``program.names``. ``ranks``: the world size; where the schedule computes it and the parameters given
+    lead to another one, values are taken from its `verify` line. ``params``: values for its parameters, the others have
+    their defaults. ``op`` replaces the operator of the collective. ``max_ops`` bounds the rows and the loop turns.
+    """
+    def run() -> tuple[OpTable | None, list[Diagnostic]]:
+        try:
+            return _expand(program, name, ranks, dict(params or {}), op, max_ops)
+        except SchedError as why:
+            return None, list(why.diagnostics)
+
+    return _with_room(run, program.root.schedules[name] if name in program.root.schedules else None)
+
+
+def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Value], op: str | None,
+            max_ops: int) -> tuple[OpTable | None, list[Diagnostic]]:
+    schedule = program.root.schedules[program.main(name)]
+    if op is not None and op not in REDUCE_OPS:
+        raise SchedError(error("SL206", f"there is no reduction operator `{op}`", schedule.name_span,
+                               help=did_you_mean(op, list(REDUCE_OPS)) or "the operators are " + ", ".join(REDUCE_OPS)))
+    max_ops = min(max_ops, (1 << 31) - 1)
+    sized = any(p.name == "ranks" for p in schedule.params)
+    if ranks is not None and sized:
+        if params.get("ranks", ranks) != ranks:
+            raise SchedError(error("SL206", f"the parameter `ranks` is {params['ranks']}, but {ranks} ranks are asked for",
+                                   schedule.name_span))
+        params["ranks"] = ranks
+    elif ranks is not None:
+        params = _for_world(schedule, program, ranks, params)
+    expansions = Expansions(max_ops)
+    try:
+        table = expansions.table(schedule, program.root, converted(schedule, params), op)
+    except Failed as why:
+        return None, why.findings + expansions.warnings
+    except MemoryError:
+        return None, [error("SL208", "the expansion does not fit into memory", schedule.name_span)]
+    if ranks is not None and table.ranks != ranks:
+        return None, [error("SL206", f"`{schedule.name}` is for {table.ranks} ranks with these parameters, not for {ranks}",
+                            schedule.name_span)]
+    return table, expansions.warnings
+
+
+def _for_world(schedule: t.Schedule, program: Program, ranks: int, params: dict[str, Value]) -> dict[str, Value]:
+    """Parameters that lead to a world of ``ranks``: those given, and for the rest what the `verify` line has."""
+    from schedlang.expand.parameters import _world
+
+    if _world(schedule, program.root, params) == ranks:
+        return params
+    wanted = assignments(schedule, program.root, [ranks], {k: [v] for k, v in params.items()})
+    return {k: v for k, v in wanted[0].items() if k != "ranks"} if wanted else params
+
+
+def cases(program: Program, name: str, *, ranks: Sequence[int] | None = None,
+          params: Mapping[str, Value | list[Value]] | None = None) -> list[dict[str, Value]]:
+    """The parameter values that `verify` tries: one dict a case, with the world size under ``ranks`` (left out only where it
+    cannot be worked out; expansion then says why).
+
+    Values come from ``params`` (a list is a list of values to try, anything else one value), from ``ranks``, from the
+    `verify` line, from the defaults. Without a `verify` line 2 to 8 ranks are tried. Where the schedule needs a matrix of
+    counts and none is given, an uneven one with zeros is made up and stands in the case under its name.
+    Where the world size is computed, ``ranks`` picks the cases that have it.
+
+    Raises SchedError: SL206 (unknown parameter, parameter without values, no values for that world), SL2xx for the
+    `verify` line itself.
+    """
+    schedule = program.root.schedules[program.main(name)]
+    return _with_room(lambda: assignments(schedule, program.root, ranks, params or {}), schedule)
+
+
+def constant_value(expr: t.Expr) -> Value:
+    """The value of an expression that stands alone, such as that of ``-p k=[1, 2]``. A name that is no operator is itself.
+
+    Raises SchedError: what is wrong with the expression (SL2xx).
+    """
+    if isinstance(expr, t.Name):
+        return expr.id
+    evaluate = Evaluator(MAX_OPS)
+    try:
+        value = evaluate(expr, Frame(1), None)  # type: ignore[arg-type]
+        if isinstance(value, Interval):
+            value = evaluate.written(value, expr.span, Frame(1))
+        plain: Value = at(value, 0) if isinstance(value, Items) else value  # type: ignore[assignment]
+        return plain
+    except Fail as why:
+        raise SchedError([why.finding] if why.finding is not None else []) from None
+
+
+_STACK = 256 << 20
+_FRAMES = 200_000
+
+
+def _with_room(run: Callable[[], _T], schedule: t.Schedule | None) -> _T:
+    """Runs something that may recurse: as it is first, and where the stack is too small for it in a thread with a large one."""
+    try:
+        return run()
+    except RecursionError:
+        pass
+    outcome: list[_T | BaseException] = []
+
+    def inside() -> None:
+        try:
+            outcome.append(run())
+        except BaseException as why:  # noqa: BLE001 - handed on to the caller below
+            outcome.append(why)
+
+    limit, size = sys.getrecursionlimit(), threading.stack_size(_STACK)
+    try:
+        sys.setrecursionlimit(max(limit, _FRAMES))
+        thread = threading.Thread(target=inside)
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+        threading.stack_size(size)
+    result = outcome[0]
+    if isinstance(result, RecursionError):
+        raise SchedError(error("SL209", "the schedule nests deeper than can be evaluated",
+                               schedule.name_span if schedule is not None else None))
+    if isinstance(result, BaseException):
+        raise result
+    return result

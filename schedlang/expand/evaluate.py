@@ -1,0 +1,513 @@
+"""Expressions over frames: one evaluation gives the values of all turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from schedlang.expand import arith
+from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch, shown
+from schedlang.expand.program import Function, Module
+from schedlang.expand.values import (
+    EMPTY, Array, Col, Interval, Items, KindMismatch, Poison, Value, appended, as_items, at, bounds, chosen, column,
+    described, element, is_uniform, items_of, key, kind, lengths_of, longest, merge, runs, spread, take_one,
+)
+from schedlang.ops import BUILTINS, MAX_DEPTH, REDUCE_OPS
+from schedlang.source import Span
+from schedlang.syntax import tree as t
+
+MAX_CALLS = 1 << 20
+"""How many function calls an expansion may evaluate, each over any number of turns."""
+
+
+class Evaluator:
+    """Evaluates the expressions of one expansion. ``max_ops`` bounds the loop turns of all of it together."""
+
+    def __init__(self, max_ops: int) -> None:
+        self.max_ops = max_ops
+        self.turns = 0
+        self._calls = self._depth = 0
+        self._memo: dict[Any, Value] = {}
+        self._free: dict[int, frozenset[str]] = {}
+        self._nodes: dict[type, Callable[[Any, Frame, Module], Value]] = {
+            t.Int: self._int, t.Bool: self._bool, t.Name: self._name, t.ListExpr: self._list, t.Comp: self._comp,
+            t.Range: self._range, t.Index: self._index, t.Call: self._call, t.Unary: self._unary, t.Binary: self._binary,
+            t.Compare: self._compare, t.BoolOp: self._boolop, t.Conditional: self._conditional,
+        }
+
+    def __call__(self, node: t.Expr, frame: Frame, module: Module) -> Value:
+        """The value of an expression. Raises Fail."""
+        return self._nodes[type(node)](node, frame, module)
+
+    # ---- values of one kind ----------------------------------------------------------------------------------------
+
+    def integer(self, node: t.Expr, frame: Frame, module: Module) -> int | Col:
+        """The value of an expression that must be an integer. Raises Fail SL203."""
+        return self._as_integer(self(node, frame, module), node, frame)
+
+    def boolean(self, node: t.Expr, frame: Frame, module: Module) -> bool | Col:
+        """The value of an expression that must be a boolean. Raises Fail SL203."""
+        value = self(node, frame, module)
+        if isinstance(value, bool) or isinstance(value, Col) and kind(value) == "boolean":
+            return value
+        hint = "write a comparison, such as `x != 0`" if kind(value) == "integer" else None
+        raise kind_mismatch("a boolean", value, node.span, frame, hint)
+
+    def list(self, node: t.Expr, frame: Frame, module: Module) -> Interval | Items:
+        """The value of an expression that must be a list. Raises Fail SL203."""
+        value = self(node, frame, module)
+        if isinstance(value, (Interval, Items)):
+            return value
+        hint = f"write a range, such as `0..{node.span.text}`" if kind(value) == "integer" else None
+        raise kind_mismatch("a list", value, node.span, frame, hint)
+
+    def _as_integer(self, value: Value, node: t.Expr, frame: Frame) -> int | Col:
+        if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, Col) and kind(value) == "integer"):
+            return value
+        raise kind_mismatch("an integer", value, node.span, frame)
+
+    # ---- limits ----------------------------------------------------------------------------------------------------
+
+    def count_turns(self, new: int, span: Span, frame: Frame) -> None:
+        """Accounts for turns about to be made. Raises Fail SL208."""
+        if self.turns + new > self.max_ops:
+            before = f", after {self.turns:,} in other loops" if self.turns else ""
+            raise fail("SL208", f"this makes {new:,} loop turns{before}; the limit is {self.max_ops:,}", span, frame,
+                       help="a larger limit can be set with --max-ops", final=True)
+        self.turns += new
+
+    def flat(self, value: Interval | Items, span: Span, frame: Frame, loop: str) -> Frame:
+        """A frame with a turn for each element of a list, ``loop`` bound to it. Raises Fail SL208."""
+        length = lengths_of(value)
+        if not isinstance(length, int) and length.min() == length.max():
+            length = int(length[0])
+        if isinstance(length, int):
+            total = length * frame.n
+        else:
+            total = frame.n * (1 << 62) if length.max(initial=0) > self.max_ops else int(length.sum())
+            if total > self.max_ops and length.max(initial=0) > self.max_ops:
+                total = sum(length.tolist())
+        self.count_turns(total, span, frame)
+        if isinstance(length, int):
+            inner = Frame(total, frame, each=length, loop=loop)
+        else:
+            inner = Frame(total, frame, index=np.repeat(np.arange(frame.n), length), loop=loop)
+        if total:
+            inner.names[loop] = self._elements(value, length, frame.n, total)
+        return inner
+
+    @staticmethod
+    def _elements(value: Interval | Items, length: int | Array, n: int, total: int) -> Value:
+        elements: Value | None
+        if isinstance(length, int):
+            one = as_items(value, n)
+            if isinstance(one.start, int):
+                index = np.arange(one.start, one.start + length)
+                if total == 1:
+                    return take_one(one.content or EMPTY, one.start)
+                elements = chosen(one.content, index if n == 1 else np.tile(index, n))
+            else:
+                elements = chosen(one.content, (one.start[:, None] + np.arange(length)).ravel())
+        elif isinstance(value, Interval):
+            lo = value.lo.data.astype(np.int64) if isinstance(value.lo, Col) else value.lo
+            elements = column(runs(lo, length))
+        else:
+            elements = chosen(value.content, runs(value.start, length))
+        assert elements is not None
+        return take_one(elements, 0) if total == 1 else elements
+
+    def written(self, value: Interval | Items, span: Span, frame: Frame) -> Items:
+        """A list written out. Raises Fail SL208 where it is too long for that."""
+        if isinstance(value, Interval):
+            total = longest(value) * (1 if is_uniform(value) else frame.n)
+            if total > self.max_ops:
+                raise fail("SL208", f"a list of {longest(value):,} elements; the limit is {self.max_ops:,}", span, frame,
+                           help="a larger limit can be set with --max-ops", final=True)
+        return as_items(value, frame.n)
+
+    # ---- leaves ----------------------------------------------------------------------------------------------------
+
+    def _int(self, node: t.Int, frame: Frame, module: Module) -> Value:
+        if node.value > arith.INT64[1]:
+            raise fail("SL223", f"{node.span.text} is beyond signed 64-bit integers", node.span, frame)
+        return node.value
+
+    def _bool(self, node: t.Bool, frame: Frame, module: Module) -> Value:
+        return node.value
+
+    def _name(self, node: t.Name, frame: Frame, module: Module) -> Value:
+        try:
+            value = frame.lookup(node.id)
+        except KeyError:
+            if node.id in REDUCE_OPS:
+                return node.id
+            raise fail("SL201", f"nothing here is called `{node.id}`", node.span, frame) from None
+        if isinstance(value, Poison):
+            raise Fail(None)
+        return value
+
+    # ---- arithmetic ------------------------------------------------------------------------------------------------
+
+    def _unary(self, node: t.Unary, frame: Frame, module: Module) -> Value:
+        if node.op == "not":
+            truth = self.boolean(node.operand, frame, module)
+            return Col(~truth.data) if isinstance(truth, Col) else not truth
+        if node.op == "-" and isinstance(node.operand, t.Int) and node.operand.value == arith.INT64[1] + 1:
+            return arith.INT64[0]
+        value = self.integer(node.operand, frame, module)
+        if node.op == "+":
+            return value
+        return self._checked(node, frame, lambda: arith.neg(value) if node.op == "-" else arith.invert(value), value)
+
+    def _binary(self, node: t.Binary, frame: Frame, module: Module) -> Value:
+        left, right = self(node.left, frame, module), self(node.right, frame, module)
+        if node.op == "+" and isinstance(left, (Interval, Items)) and isinstance(right, (Interval, Items)):
+            return self._append(node, left, right, frame)
+        if kind(left) == kind(right) == "boolean" and node.op in "&|":
+            raise kind_mismatch("an integer", left, node.left.span, frame, f"write `{'and' if node.op == '&' else 'or'}`")
+        x, y = self._as_integer(left, node.left, frame), self._as_integer(right, node.right, frame)
+        return self._checked(node, frame, lambda: arith.BINARY[node.op](x, y), x, y)
+
+    def _checked(self, node: t.Expr, frame: Frame, compute: Callable[[], Value], *operands: Value) -> Value:
+        try:
+            value = compute()
+        except arith.Bad as bad:
+            why, turns = bad.why, bad.turns
+
+            def message(turn: int) -> str:
+                values = [shown(at(v, turn)) for v in operands]
+                if isinstance(node, t.Binary):
+                    return f"{why}: {values[0]} {node.op} {values[1]}"
+                name = node.function if isinstance(node, t.Call) else cast(t.Unary, node).op
+                return f"{why}: {name}({', '.join(values)})"
+
+            raise fail("SL223", message, node.span, frame, turns) from None
+        return value
+
+    def _append(self, node: t.Binary, left: Interval | Items, right: Interval | Items, frame: Frame) -> Value:
+        uniform = is_uniform(left) and is_uniform(right)
+        total = (longest(left) + longest(right)) * (1 if uniform else frame.n)
+        if total > self.max_ops:
+            exact = int(np.sum(np.broadcast_to(lengths_of(left), frame.n), dtype=np.float64)
+                        + np.sum(np.broadcast_to(lengths_of(right), frame.n), dtype=np.float64))
+            if uniform or exact > self.max_ops:
+                raise fail("SL208", f"lists of more than {self.max_ops:,} elements", node.span, frame, final=True,
+                           help="a larger limit can be set with --max-ops")
+        try:
+            return appended(as_items(left, frame.n), as_items(right, frame.n), frame.n)
+        except KindMismatch as two:
+            raise fail("SL203", "a list holds values of one kind; these two lists hold " + " and ".join(
+                f"{k}s" for k in two.args), node.span, frame) from None
+
+    # ---- truth -----------------------------------------------------------------------------------------------------
+
+    def _compare(self, node: t.Compare, frame: Frame, module: Module) -> Value:
+        return self._chain(node, 0, self(node.first, frame, module), frame, module)
+
+    def _chain(self, node: t.Compare, i: int, left: Value, frame: Frame, module: Module) -> Value:
+        left_span = node.first.span if i == 0 else node.rest[i - 1].span
+        right = self(node.rest[i], frame, module)
+        result = self._one_comparison(node.ops[i], left, right, left_span.to(node.rest[i].span), frame)
+        if i + 1 == len(node.ops) or result is False:
+            return result
+        if result is True:
+            return self._chain(node, i + 1, right, frame, module)
+        assert isinstance(result, Col)
+        return self._both(result.data, True, frame, lambda sub: self._chain(node, i + 1, sub.lifted(right), sub, module))
+
+    def _one_comparison(self, op: str, a: Value, b: Value, span: Span, frame: Frame) -> bool | Col:
+        if kind(a) != kind(b):
+            raise fail("SL203", f"`{span.text}` compares {described(a)} with {described(b)}", span, frame)
+        if kind(a) == "integer":
+            return arith.compare(op, a, b)  # type: ignore[arg-type]
+        if op not in ("==", "!="):
+            raise fail("SL203", f"`{op}` orders integers; these are {kind(a)}s", span, frame)
+        if isinstance(a, (Interval, Items)) and isinstance(b, (Interval, Items)):
+            equal = self._lists_equal(self.written(a, span, frame), self.written(b, span, frame), span, frame)
+        elif isinstance(a, Col) or isinstance(b, Col):
+            x, y = (v.data if isinstance(v, Col) else v for v in (a, b))
+            equal = Col(np.asarray(x == y, np.bool_))
+        else:
+            equal = a == b
+        if isinstance(equal, bool):
+            return equal == (op == "==")
+        return equal if op == "==" else Col(~equal.data)
+
+    def _lists_equal(self, a: Items, b: Items, span: Span, frame: Frame) -> bool | Col:
+        if is_uniform(a) and is_uniform(b):
+            return bool(key(a) == key(b))
+        if isinstance(a.content, Items) or isinstance(b.content, Items):
+            raise fail("SL203", "lists of lists that differ between loop turns cannot be compared", span, frame)
+        x, y = spread(a, frame.n), spread(b, frame.n)
+        assert isinstance(x, Items) and isinstance(y, Items)
+        same = np.asarray(np.asarray(x.length) == np.asarray(y.length))
+        rows = np.flatnonzero(same & (np.asarray(x.length) > 0))
+        if len(rows) and a.content is not None and b.content is not None:
+            length = np.asarray(x.length)[rows]
+            left = a.content.data[runs(np.asarray(x.start)[rows], length)]
+            right = b.content.data[runs(np.asarray(y.start)[rows], length)]
+            same[rows] = np.logical_and.reduceat(left == right, np.cumsum(length) - length)
+        return Col(same)
+
+    def _both(self, mask: Array, needed: bool, frame: Frame, rest: Callable[[Frame], Value]) -> Col:
+        """A truth a turn: where ``mask`` is ``needed``, what ``rest`` says over those turns; the mask itself elsewhere."""
+        sub = frame.where(mask if needed else ~mask)
+        result = np.array(mask, np.bool_)
+        if sub.n:
+            value = rest(sub)
+            result[sub.index] = value.data if isinstance(value, Col) else value
+        return Col(result)
+
+    def _boolop(self, node: t.BoolOp, frame: Frame, module: Module) -> Value:
+        needed = node.op == "and"
+        left = self.boolean(node.left, frame, module)
+        if isinstance(left, bool):
+            return self.boolean(node.right, frame, module) if left is needed else left
+        return self._both(left.data, needed, frame, lambda sub: self.boolean(node.right, sub, module))
+
+    def _conditional(self, node: t.Conditional, frame: Frame, module: Module) -> Value:
+        test = self.boolean(node.test, frame, module)
+        if isinstance(test, bool):
+            return self(node.then if test else node.otherwise, frame, module)
+        yes, no = frame.where(test.data), frame.where(~test.data)
+        if not no.n:
+            return self(node.then, frame, module)
+        if not yes.n:
+            return self(node.otherwise, frame, module)
+        parts = [(yes.index, self(node.then, yes, module)), (no.index, self(node.otherwise, no, module))]
+        try:
+            return merge(parts, frame.n)
+        except KindMismatch as two:
+            raise fail("SL203", f"the two branches differ in kind: {two.args[0]} and {two.args[1]}", node.span, frame) from None
+
+    # ---- lists -----------------------------------------------------------------------------------------------------
+
+    def _range(self, node: t.Range, frame: Frame, module: Module) -> Value:
+        return Interval(self.integer(node.start, frame, module), self.integer(node.stop, frame, module))
+
+    def _list(self, node: t.ListExpr, frame: Frame, module: Module) -> Value:
+        values = [self(item, frame, module) for item in node.items]
+        self.count_turns(len(values) * (1 if all(map(is_uniform, values)) else frame.n), node.span, frame)
+        values = [self.written(v, node.span, frame) if isinstance(v, Interval) else v for v in values]
+        try:
+            return items_of(values, frame.n)
+        except KindMismatch as two:
+            raise fail("SL203", f"a list holds values of one kind; here are {two.args[0]} and {two.args[1]}",
+                       node.span, frame) from None
+
+    def _comp(self, node: t.Comp, frame: Frame, module: Module) -> Value:
+        if frame.n > 1 and self._is_uniform_here(node, frame):
+            frame = frame.single()
+        inner = self.flat(self.list(node.source, frame, module), node.source.span, frame, node.var)
+        kept: Frame = inner
+        if inner.n and node.condition is not None:
+            truth = self.boolean(node.condition, inner, module)
+            if isinstance(truth, Col):
+                kept = inner.where(truth.data)
+            elif not truth:
+                return EMPTY
+        if not kept.n:
+            return EMPTY
+        value = self(node.element, kept, module)
+        if isinstance(value, Interval):
+            value = self.written(value, node.element.span, kept)
+        content = spread(value, kept.n)
+        if frame.n == 1:
+            return Items(0, kept.n, content)
+        if kept is inner and inner.each is not None:
+            return Items(np.arange(frame.n) * inner.each, inner.each, content)
+        outer = inner.index if kept is inner else inner.index[kept.index]
+        length = np.bincount(outer, minlength=frame.n)
+        return Items(np.cumsum(length) - length, length, content)
+
+    def _is_uniform_here(self, node: t.Expr, frame: Frame) -> bool:
+        for name in self.free_names(node):
+            try:
+                value = frame.lookup(name)
+            except KeyError:
+                continue
+            if not is_uniform(value):
+                return False
+        return True
+
+    def free_names(self, node: t.Expr) -> frozenset[str]:
+        """The names that an expression reads."""
+        found = self._free.get(id(node))
+        if found is None:
+            found = self._free[id(node)] = names_in(node)
+        return found
+
+    def _index(self, node: t.Index, frame: Frame, module: Module) -> Value:
+        base = self.list(node.base, frame, module)
+        index = self.integer(node.index, frame, module)
+        length = lengths_of(base)
+        lo, hi = bounds(index)
+        if lo < 0 or hi >= (length if isinstance(length, int) else int(length.min(initial=0))):
+            value = index.data if isinstance(index, Col) else index
+            bad = np.broadcast_to((value < 0) | (value >= length), (frame.n,))
+            if bad.any():
+                raise fail("SL221", lambda i: (
+                    f"index {at(index, i)} of `{node.base.span.text}`, which has "
+                    + _elements_text(length if isinstance(length, int) else int(length[i]))), node.index.span, frame, bad)
+        return element(base, index)
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: t.Call, frame: Frame, module: Module) -> Value:
+        if node.function in BUILTINS:
+            return self._builtin(node, frame, module)
+        function = module.function(node.function, node.span)
+        arguments = [self(a, frame, module) for a in node.arguments]
+        if len(arguments) != len(function.tree.params):
+            raise fail("SL203", f"`{function.name}` takes {_count(len(function.tree.params), 'argument')}, "
+                       f"and here are {len(arguments)}", node.span, frame)
+        if all(map(is_uniform, arguments)):
+            memo = (id(function), *map(_key, arguments))
+            known = self._memo.get(memo)
+            if known is None:
+                known = self._memo[memo] = self._body(function, arguments, node, frame.single())
+            return known
+        if function.recursive and all(isinstance(a, (int, Col)) and kind(a) != "name" for a in arguments):
+            return self._distinct(function, arguments, node, frame)
+        return self._body(function, arguments, node, frame)
+
+    def _distinct(self, function: Function, arguments: list[Value], node: t.Call, frame: Frame) -> Value:
+        """A recursive function, evaluated once for each combination of arguments that occurs."""
+        code = np.zeros(frame.n, np.int64)
+        for a in arguments:
+            if isinstance(a, Col):
+                _, inverse = np.unique(a.data, return_inverse=True)
+                _, code = np.unique(code * (int(inverse.max()) + 1) + inverse, return_inverse=True)
+        first = np.full(int(code.max()) + 1, frame.n)
+        np.minimum.at(first, code, np.arange(frame.n))
+        sub = Frame(len(first), frame, index=first)
+        inner = [sub.lifted(a) for a in arguments]
+        memo = (id(function), *(a.data.tobytes() if isinstance(a, Col) else _key(a) for a in inner),
+                *(a.data.dtype.char if isinstance(a, Col) else "" for a in inner))
+        known = self._memo.get(memo)
+        if known is None:
+            known = self._memo[memo] = self._body(function, inner, node, sub)
+        return known if sub.n == 1 else Frame(frame.n, sub, index=code).lifted(known)
+
+    def _body(self, function: Function, arguments: list[Value], node: t.Call, frame: Frame) -> Value:
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise fail("SL208", f"more than {MAX_CALLS:,} function calls", node.span, frame, final=True)
+        if self._depth >= MAX_DEPTH:
+            raise fail("SL209", f"`{function.name}` calls itself more than {MAX_DEPTH:,} deep", node.span, frame, final=True,
+                       help="does the recursion end for these arguments?")
+        names = dict(zip(function.tree.params, arguments, strict=True))
+        self._depth += 1
+        try:
+            return self(function.tree.value, Frame(frame.n, frame, names=names, call=(function.name, node.span)),
+                        function.module)
+        finally:
+            self._depth -= 1
+
+    def _builtin(self, node: t.Call, frame: Frame, module: Module) -> Value:
+        name, given = node.function, len(node.arguments)
+        wanted = BUILTINS[name]
+        if given < wanted.arity or given > wanted.arity and not wanted.variadic:
+            least = "at least " if wanted.variadic else ""
+            raise fail("SL203", f"`{name}` takes {least}{_count(wanted.arity, 'argument')}, and here are {given}",
+                       node.span, frame)
+        if name == "len":
+            return self._length(node, frame, module)
+        if name in ("min", "max"):
+            return self._extreme(node, frame, module)
+        values = [self.integer(a, frame, module) for a in node.arguments]
+        functions: dict[str, Callable[..., Value]] = {
+            "abs": arith.absolute, "log2": arith.log2, "ceil_log2": arith.ceil_log2, "ceil_div": arith.ceil_div,
+            "gcd": arith.gcd, "is_pow2": arith.is_pow2}
+        return self._checked(node, frame, lambda: functions[name](*values), *values)
+
+    def _length(self, node: t.Call, frame: Frame, module: Module) -> Value:
+        argument = node.arguments[0]
+        reads = frame.reads if isinstance(argument, t.Name) else None
+        read = reads is None or isinstance(argument, t.Name) and argument.id in reads
+        value = self.list(argument, frame, module)
+        if reads is not None and isinstance(argument, t.Name) and not read:
+            reads.discard(argument.id)  # the length is no look at the elements
+        if isinstance(value, Interval):
+            difference = self._checked(node, frame, lambda: arith.sub(value.hi, value.lo), value.lo, value.hi)
+            return arith.greatest(cast(Any, difference), 0)
+        return value.length if isinstance(value.length, int) else column(value.length)
+
+    def _extreme(self, node: t.Call, frame: Frame, module: Module) -> Value:
+        choose = arith.least if node.function == "min" else arith.greatest
+        if len(node.arguments) > 1:
+            result = self.integer(node.arguments[0], frame, module)
+            for argument in node.arguments[1:]:
+                result = choose(result, self.integer(argument, frame, module))
+            return result
+        value = self.list(node.arguments[0], frame, module)
+        length = lengths_of(value)
+        empty = np.broadcast_to(np.asarray(length) == 0, (frame.n,))
+        if empty.any():
+            raise fail("SL221", f"an empty list has no {node.function}", node.span, frame, empty)
+        if isinstance(value, Interval):
+            return value.lo if node.function == "min" else arith.sub(value.hi, 1)
+        if not isinstance(value.content, Col) or kind(value.content) != "integer":
+            raise fail("SL203", f"`{node.function}` needs a list of integers", node.span, frame)
+        reduce = np.minimum if node.function == "min" else np.maximum
+        if is_uniform(value):
+            assert isinstance(value.start, int) and isinstance(value.length, int)
+            return int(reduce.reduce(value.content.data[value.start : value.start + value.length]))
+        items = spread(value, frame.n)
+        assert isinstance(items, Items)
+        lengths = np.asarray(items.length)
+        flat = value.content.data[runs(np.asarray(items.start), lengths)]
+        return Col(reduce.reduceat(flat, np.cumsum(lengths) - lengths), value.content.lo, value.content.hi)
+
+
+def _key(v: Value) -> Any:
+    """As :func:`values.key`; an interval stands for itself, so that a long one need not be written out."""
+    return ("range", v.lo, v.hi) if isinstance(v, Interval) else key(v)
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n} {word}" + ("" if n == 1 else "s")
+
+
+def _elements_text(n: int) -> str:
+    return f"{_count(n, 'element')}" + (f" (0..{n - 1})" if n else "")
+
+
+def names_in(node: t.Expr) -> frozenset[str]:
+    """The names that an expression reads from outside itself."""
+    if isinstance(node, t.Name):
+        return frozenset((node.id,))
+    if isinstance(node, t.Comp):
+        inner = names_in(node.element) | (names_in(node.condition) if node.condition is not None else frozenset())
+        return (inner - {node.var}) | names_in(node.source)
+    found: frozenset[str] = frozenset()
+    for child in children(node):
+        found |= names_in(child)
+    return found
+
+
+def children(node: t.Expr) -> tuple[t.Expr, ...]:
+    """The expressions directly inside an expression."""
+    match node:
+        case t.ListExpr(items=items):
+            return items
+        case t.Comp():
+            return (node.source, node.element) + ((node.condition,) if node.condition is not None else ())
+        case t.Range():
+            return (node.start, node.stop)
+        case t.Index():
+            return (node.base, node.index)
+        case t.Call(arguments=arguments):
+            return arguments
+        case t.Unary():
+            return (node.operand,)
+        case t.Binary() | t.BoolOp():
+            return (node.left, node.right)
+        case t.Compare():
+            return (node.first, *node.rest)
+        case t.Conditional():
+            return (node.test, node.then, node.otherwise)
+        case _:
+            return ()

@@ -1,0 +1,168 @@
+"""A schedule with values for its parameters, expanded to a table; and those it uses, each once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, Note, SchedError, Severity
+from schedlang.expand import structure
+from schedlang.expand.declare import Declarations, Root
+from schedlang.expand.ensure import check_once
+from schedlang.expand.evaluate import Evaluator
+from schedlang.expand.execute import CHAN, STREAM, Statements
+from schedlang.expand.frame import Fail, Frame, fail, shown
+from schedlang.expand.parameters import bound
+from schedlang.expand.program import Module
+from schedlang.expand.rows import columns
+from schedlang.expand.values import Value, at, key
+from schedlang.ir.place import by_number, fork_join
+from schedlang.ir.table import NONE, OpTable, constant
+from schedlang.syntax import tree as t
+
+MAX_USES = 64
+"""How deep schedules may use each other."""
+
+
+class Failed(Exception):
+    """A schedule cannot be expanded: why."""
+
+    def __init__(self, findings: list[Diagnostic]) -> None:
+        super().__init__(findings[0].message if findings else "")
+        self.findings = findings
+
+
+class Expansions:
+    """All expansions of one call: they share their limits and their results."""
+
+    def __init__(self, max_ops: int) -> None:
+        self.evaluate = Evaluator(max_ops)
+        self.warnings: list[Diagnostic] = []
+        self._checked: dict[int, list[Diagnostic]] = {}
+        self._tables: dict[Any, OpTable | None] = {}
+        self._stack: list[tuple[Any, str]] = []
+
+    def table(self, schedule: t.Schedule, module: Module, given: dict[str, Value], op: str | None = None) -> OpTable:
+        """The table of a schedule. Raises Failed."""
+        self._check(schedule, module)
+        try:
+            names = bound(schedule, module, self.evaluate, given)
+            return self._build(schedule, module, names, op)
+        except Fail as why:
+            raise Failed([why.finding] if why.finding is not None else []) from None
+
+    def _check(self, schedule: t.Schedule, module: Module) -> None:
+        found = self._checked.get(id(schedule))
+        if found is None:
+            found = self._checked[id(schedule)] = structure.check(schedule, module)
+            self.warnings += [d for d in found if d.severity < Severity.ERROR]
+        errors = [d for d in found if d.severity == Severity.ERROR]
+        if errors:
+            raise Failed(errors)
+
+    def _build(self, schedule: t.Schedule, module: Module, names: dict[str, Value], op: str | None) -> OpTable:
+        params = {p.name: at(names[p.name], 0) for p in schedule.params if p.name != "ranks"}
+        root = Root(names)
+        root.names[STREAM], root.names[CHAN] = 0, NONE
+        declared = Declarations(schedule, module, self.evaluate, root, op)
+        try:
+            declared.run()
+        except Fail as why:
+            raise Failed(declared.findings + ([why.finding] if why.finding is not None else [])) from None
+        if not declared.whole or declared.collective is None:
+            raise Failed(declared.findings)
+        ranks, chunks = declared.ranks, declared.chunks
+        run = Statements(declared, module, self.evaluate, self)
+        try:
+            block = run.block(schedule.body, root)
+            check_once(run)
+        except Fail as why:
+            raise Failed(declared.findings + run.findings + ([why.finding] if why.finding is not None else [])) from None
+        if declared.findings or run.findings:
+            raise Failed(declared.findings + run.findings)
+        filled = columns(block, ranks, len(run.streams))
+        streams = _used_streams(run, filled)
+        collective = replace(declared.collective, ensures=run.ensures.made(),
+                             counts_read=declared.counts_read or run.counts_read)
+        return OpTable(
+            name=schedule.name, ranks=ranks, params=params, collective=collective, chunks=chunks, buffers=tuple(run.buffers),
+            streams=streams, events=tuple(e for e, _ in run.events), event_indices=tuple(i for _, i in run.events),
+            sites=tuple(run.sites), location=schedule.name_span, **filled)
+
+    # ---- use -------------------------------------------------------------------------------------------------------
+
+    def used(self, schedule: t.Schedule, module: Module, given: dict[str, Value], s: t.Use, frame: Frame) -> OpTable:
+        """The table that a `use` places: reversed where it says so, its own streams tied to the stream it is used in.
+
+        Raises Fail; what is wrong inside the schedule is reported once, with the first `use` that leads there.
+        """
+        name = (id(schedule), *sorted((k, key(v)) for k, v in given.items()))
+        form = (*name, s.reversed)
+        if form not in self._tables:
+            self._tables[form] = None
+            self._tables[form] = self._expanded(schedule, module, given, name, s, frame)
+        table = self._tables[form]
+        if table is None:
+            raise Fail(None)
+        return table
+
+    def _expanded(self, schedule: t.Schedule, module: Module, given: dict[str, Value], name: Any, s: t.Use,
+                  frame: Frame) -> OpTable:
+        if any(name == known for known, _ in self._stack):
+            chain = [shown_name for known, shown_name in self._stack]
+            raise fail("SL209", "schedules use each other in a circle: " + " uses ".join(
+                [*chain[[k for k, _ in self._stack].index(name):], schedule.name]), s.span, frame, final=True)
+        if len(self._stack) >= MAX_USES:
+            raise fail("SL209", f"schedules use each other more than {MAX_USES} deep", s.span, frame, final=True,
+                       help="does the recursion end for these arguments?")
+        self._stack.append((name, schedule.name))
+        try:
+            table = self.table(schedule, module, given)
+            if s.reversed:
+                from schedlang.ir.reverse import reverse
+
+                table = by_number(reverse(table))
+        except Failed as why:
+            raise self._outside(why.findings, schedule, given, s, frame) from None
+        except SchedError as why:
+            raise self._outside(list(why.diagnostics), schedule, given, s, frame) from None
+        finally:
+            self._stack.pop()
+        return fork_join(table)
+
+    @staticmethod
+    def _outside(findings: list[Diagnostic], schedule: t.Schedule, given: dict[str, Value], s: t.Use, frame: Frame) -> Fail:
+        """Findings inside a used schedule, as seen from the `use`."""
+        values = ", ".join(f"{k} = {shown(at(v, 0))}" for k, v in given.items())
+        loops = ", ".join(f"{k} = {shown(v)}" for k, v in frame.loop_values(0).items())
+        text = f"in `{schedule.name}`, used here" + (f" with {values}" if values else "") + (f", where {loops}" if loops else "")
+        return FailInside([replace(d, notes=(*d.notes, Note(text, s.span))) for d in findings])
+
+
+class FailInside(Fail):
+    """What is wrong inside a used schedule."""
+
+    def __init__(self, findings: list[Diagnostic]) -> None:
+        super().__init__(None)
+        self.findings = findings
+
+
+def _used_streams(run: Statements, filled: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the streams that occur; the columns are renumbered to match."""
+    names = list(run.streams)
+    rows = len(filled["stream"])
+    used = np.zeros(len(names), np.bool_)
+    for column in ("stream", "chan"):
+        cells = filled[column]
+        found = cells[:1] if cells.strides == (0,) else np.flatnonzero(np.bincount(cells + 1, minlength=len(names) + 1)) - 1
+        used[found[found != NONE]] = True
+    if used.all() or not rows:
+        return tuple(names) if rows else ()
+    new = np.full(len(names) + 1, NONE, np.int32)
+    new[:-1][used] = np.arange(int(used.sum()), dtype=np.int32)
+    for column in ("stream", "chan"):
+        cells = filled[column]
+        filled[column] = constant(int(new[cells[0]]), rows) if cells.strides == (0,) else new[cells]
+    return tuple(n for n, u in zip(names, used.tolist(), strict=True) if u)

@@ -1,0 +1,178 @@
+"""Frames: the turns that a piece of source is evaluated over, and the names it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.expand.values import Array, Col, Value, at, kind, take, take_one
+from schedlang.source import Location, Span
+
+
+class Frame:
+    """``n`` turns, made from the turns of ``outer``: turn t of this frame lies in turn ``index[t]`` of the outer one.
+
+    ``index`` is None where both have the same turns; ``each`` is the number of turns made from each outer turn where that is
+    the same for all (a loop with as many turns every time). A frame of one turn holds uniform values only. ``loop`` names
+    the loop variable bound here. ``call`` marks the body of a function: it sees nothing of the outer frame.
+    """
+
+    __slots__ = ("_index", "call", "each", "loop", "n", "names", "outer")
+
+    def __init__(self, n: int, outer: Frame | None = None, *, index: Array | None = None, each: int | None = None,
+                 names: dict[str, Value] | None = None, loop: str | None = None,
+                 call: tuple[str, Span] | None = None) -> None:
+        self.n, self.outer, self._index, self.each = n, outer, index, each
+        self.names: dict[str, Value] = names if names is not None else {}
+        self.loop, self.call = loop, call
+
+    @property
+    def same(self) -> bool:
+        """Whether the turns are those of the outer frame."""
+        return self._index is None and self.each is None
+
+    @property
+    def index(self) -> Array:
+        """The outer turn of each turn."""
+        assert self.outer is not None
+        if self._index is None:
+            if self.each is None:
+                self._index = np.arange(self.n)
+            elif self.outer.n == 1:
+                self._index = np.broadcast_to(np.int64(0), (self.n,))
+            else:
+                self._index = np.repeat(np.arange(self.outer.n), self.each)
+        return self._index
+
+    def outer_turn(self, turn: int) -> int:
+        if self.same:
+            return turn
+        return turn // self.each if self.each is not None else int(self.index[turn])
+
+    def lookup(self, name: str) -> Value:
+        """The value of a name over the turns of this frame. Raises KeyError."""
+        value = self.names.get(name)
+        if value is None:
+            if self.outer is None or self.call is not None:
+                raise KeyError(name)
+            value = self.lifted(self.outer.lookup(name))
+            self.names[name] = value
+        return value
+
+    @property
+    def reads(self) -> set[str] | None:
+        """The names read so far in the outermost frame that this one sees, where that keeps account of it."""
+        frame = self
+        while frame.outer is not None and frame.call is None:
+            frame = frame.outer
+        return getattr(frame, "read", None)
+
+    def lifted(self, value: Value) -> Value:
+        """A value of the outer frame over the turns of this one."""
+        if self.same or isinstance(value, (int, str)):
+            return value
+        if self.n == 1:
+            return take_one(value, self.outer_turn(0))
+        if isinstance(value, Col) and self.each is not None:
+            return Col(np.repeat(value.data, self.each), value.lo, value.hi)
+        return take(value, self.index)
+
+    def inner(self) -> Frame:
+        """A new scope over the same turns."""
+        return Frame(self.n, self)
+
+    def single(self) -> Frame:
+        """One turn that stands for all, for what is uniform."""
+        return self if self.n == 1 else Frame(1, self, index=np.zeros(1, np.int64))
+
+    def where(self, mask: Array) -> Frame:
+        """The turns where the mask holds."""
+        index = np.flatnonzero(mask)
+        return Frame(len(index), self, index=index)
+
+    # ---- for findings ----------------------------------------------------------------------------------------------
+
+    def loops(self) -> list[str]:
+        """The loop variables round this frame, outermost first."""
+        frame: Frame | None = self
+        names: list[str] = []
+        while frame is not None:
+            if frame.loop is not None:
+                names.append(frame.loop)
+            frame = frame.outer
+        return names[::-1]
+
+    def loop_values(self, turn: int) -> dict[str, Any]:
+        """The values of the loop variables in one turn, outermost first."""
+        found: list[tuple[str, Any]] = []
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.loop is not None:
+                found.append((frame.loop, at(frame.names[frame.loop], turn)))
+            turn = frame.outer_turn(turn) if frame.outer is not None else turn
+            frame = frame.outer
+        return dict(reversed(found))
+
+    def notes(self, turn: int) -> tuple[Note, ...]:
+        """Where a finding in one turn stands: the loop values, and the calls that led there, innermost first."""
+        notes: list[Note] = []
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.call is not None:
+                name, span = frame.call
+                arguments = ", ".join(f"{k} = {shown(at(v, turn))}" for k, v in frame.names.items())
+                notes.append(Note(f"in fn {name}, called here" + (f" with {arguments}" if arguments else ""), span))
+            turn = frame.outer_turn(turn) if frame.outer is not None else turn
+            frame = frame.outer
+        return tuple(notes)
+
+
+MAX_CALLS_SHOWN = 4
+
+
+class Fail(Exception):
+    """Expansion cannot go on with this statement. ``finding`` is None where another finding has said why."""
+
+    def __init__(self, finding: Diagnostic | None, *, final: bool = False) -> None:
+        super().__init__(finding.message if finding else "")
+        self.finding = finding
+        self.final = final
+
+
+def fail(code: str, message: str | Callable[[int], str], at_: Location, frame: Frame, bad: Array | None = None, *,
+         help: str | None = None, final: bool = False) -> Fail:
+    """The failure of an expression or statement over a frame.
+
+    ``bad``: in which turns it fails (None: in all). ``message`` may be a function of the first such turn.
+    """
+    turn, count = (0, frame.n) if bad is None else (int(np.argmax(bad)), int(np.count_nonzero(bad)))
+    text = message if isinstance(message, str) else message(turn)
+    values = frame.loop_values(turn)
+    notes = list(frame.notes(turn))
+    if len(notes) > MAX_CALLS_SHOWN:
+        notes[MAX_CALLS_SHOWN - 1 : -1] = [Note(f"... {len(notes) - MAX_CALLS_SHOWN} more calls between")]
+    if values:
+        notes.append(Note("where " + ", ".join(f"{k} = {shown(v)}" for k, v in values.items())))
+    return Fail(error(code, text, at_, notes=notes, help=help, count=count,
+                      **({"loop": {k: v for k, v in values.items() if isinstance(v, int)}} if values else {})), final=final)
+
+
+def shown(value: Any) -> str:
+    """A value as one writes it in the language, long lists shortened."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        items = [shown(v) for v in value[:8]] + (["..."] if len(value) > 8 else [])
+        return "[" + ", ".join(items) + "]"
+    return str(value)
+
+
+def kind_mismatch(wanted: str, value: Value, span: Span, frame: Frame, help: str | None = None) -> Fail:
+    """The failure of a value of the wrong kind."""
+    found = kind(value)
+    article = "an" if found == "integer" else "a"
+    text = span.text if len(span.text) <= 60 else span.text[:57] + "..."
+    return fail("SL203", f"`{text}` is {article} {found}; {wanted} is needed here", span, frame, help=help)

@@ -1,0 +1,187 @@
+"""Parameters: what they are bound to, and which values `verify` tries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from schedlang.diagnostics import SchedError, error
+from schedlang.expand.declare import LARGEST, Declarations, Root
+from schedlang.expand.evaluate import Evaluator
+from schedlang.expand.frame import Fail, Frame, fail, shown
+from schedlang.expand.program import Module, did_you_mean
+from schedlang.expand.values import KindMismatch, Value, at, from_plain, kind
+from schedlang.ops import COLLECTIVES
+from schedlang.syntax import tree as t
+
+MAX_CASES = 100_000
+DEFAULT_RANKS = range(2, 9)
+"""What `verify` tries where neither the file nor the caller says anything."""
+
+
+def bound(schedule: t.Schedule, module: Module, evaluate: Evaluator, given: Mapping[str, Value]) -> dict[str, Value]:
+    """All parameters with their values, given or by default. Raises Fail SL206."""
+    names: dict[str, Value] = {}
+    frame = Frame(1, names=names)
+    known = [p.name for p in schedule.params]
+    for name in given:
+        if name not in known:
+            raise fail("SL206", f"schedule `{schedule.name}` has no parameter `{name}`", schedule.name_span, frame,
+                       help=did_you_mean(name, known) or _parameters_text(known))
+    for p in schedule.params:
+        default = evaluate(p.default, Frame(1, names=dict(names)), module) if p.default is not None else None
+        value = given.get(p.name)
+        if value is None:
+            if default is None:
+                raise fail("SL206", f"schedule `{schedule.name}` needs a value for its parameter `{p.name}`", p.span, frame)
+            value = default
+        elif default is not None and kind(value) != kind(default):
+            article = "an" if kind(default) == "integer" else "a"
+            raise fail("SL206", f"parameter `{p.name}` is {article} {kind(default)}, and it is given {shown(at(value, 0))}",
+                       p.span, frame)
+        if p.name in ("ranks", "chunks"):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise fail("SL206", f"`{p.name}` must be an integer, not {shown(at(value, 0))}", p.span, frame)
+            if not 1 <= value <= LARGEST:
+                raise fail("SL206", f"`{p.name}` is {value}; it must be at least 1" + (
+                    f" and at most {LARGEST:,}" if value > 1 else ""), p.span, frame)
+        names[p.name] = value
+    return names
+
+
+def _parameters_text(known: list[str]) -> str:
+    return "its parameters are: " + ", ".join(known) if known else "it has no parameters"
+
+
+def converted(schedule: t.Schedule, given: Mapping[str, Any]) -> dict[str, Value]:
+    """Parameter values from a caller, as values of the language. Raises SchedError SL206."""
+    values = {}
+    for name, value in given.items():
+        try:
+            values[name] = from_plain(value)
+        except (KindMismatch, TypeError, OverflowError) as why:
+            text = "a list holds values of one kind" if isinstance(why, KindMismatch) else str(why)
+            raise SchedError(error("SL206", f"parameter `{name}` has no usable value: {text}", schedule.name_span)) from None
+    return values
+
+
+# ---- the values that `verify` tries --------------------------------------------------------------------------------
+
+
+def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | None,
+                given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """See :func:`schedlang.expand.cases`. Raises SchedError."""
+    known = [p.name for p in schedule.params]
+    for name in given:
+        if name not in known:
+            raise SchedError(error("SL206", f"schedule `{schedule.name}` has no parameter `{name}`", schedule.name_span,
+                                   help=did_you_mean(name, known) or _parameters_text(known)))
+    choices = {k: list(v) if isinstance(v, (list, range)) else [v] for k, v in given.items()}
+    sized = "ranks" in known
+    if ranks is not None and sized:
+        if "ranks" in choices:
+            raise SchedError(error("SL206", "`ranks` is given twice: as the world size and as a parameter", schedule.name_span))
+        choices["ranks"] = list(ranks)
+    found: list[dict[str, Any]] = []
+    worlds: set[int] = set()
+    try:
+        for values in _products(schedule, module, choices):
+            world = values["ranks"] if sized else _world(schedule, module, values)
+            if world is not None:
+                worlds.add(world)
+                values = {"ranks": world, **values}
+            if ranks is None or sized or world in ranks:
+                found.append(_with_counts(schedule, values, world))
+            if len(found) > MAX_CASES:
+                raise SchedError(error("SL208", f"more than {MAX_CASES:,} combinations of parameters to try",
+                                       schedule.name_span, help="give some of them with -p"))
+    except Fail as why:
+        assert why.finding is not None
+        raise SchedError(why.finding) from None
+    if ranks is not None and not sized:
+        missing = [n for n in ranks if n not in worlds]
+        if missing:
+            there = ", ".join(map(str, sorted(worlds)[:20])) or "none"
+            raise SchedError(error(
+                "SL206", f"no values of `{schedule.name}` make a world of {missing[0]} ranks; those tried make: {there}",
+                schedule.name_span, help="its world size is computed: give its parameters with -p, or add them to its `verify` line"))
+    return found
+
+
+def _products(schedule: t.Schedule, module: Module, choices: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """All combinations: what is given, else the `verify` line, else the default, else 2..9 ranks."""
+    line = next((s for s in schedule.body if isinstance(s, t.VerifyStmt)), None)
+    ranges = {r.name: r for r in line.ranges} if line is not None else {}
+    evaluate = Evaluator(MAX_CASES)
+    order = [*(r.name for r in line.ranges if any(p.name == r.name for p in schedule.params))] if line is not None else []
+    order += [p.name for p in schedule.params if p.name not in order]
+    params = {p.name: p for p in schedule.params}
+
+    def rest(i: int, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if i == len(order):
+            yield {p: values[p] for p in params if p in values}
+            return
+        name = order[i]
+        for value in _choices(name, values):
+            yield from rest(i + 1, values if value is None else {**values, name: value})
+
+    def _choices(name: str, values: dict[str, Any]) -> list[Any]:
+        if name in choices:
+            return choices[name]
+        if name in ranges:
+            frame = Frame(1, names={k: from_plain(v) for k, v in values.items()})
+            evaluate.turns = 0
+            listed = evaluate.list(ranges[name].values, frame, module)
+            tried = at(evaluate.written(listed, ranges[name].values.span, frame), 0)
+            assert isinstance(tried, list)
+            return tried
+        if params[name].default is not None:
+            return [None]  # left to expansion
+        if name == "ranks":
+            return list(DEFAULT_RANKS)
+        if _is_counts(schedule, name):
+            return [None]  # made when the world size is known
+        raise fail("SL206", f"schedule `{schedule.name}` needs values for its parameter `{name}`", params[name].span,
+                   Frame(1), help="give it with -p, or add it to a `verify` line")
+
+    return rest(0, {})
+
+
+def _is_counts(schedule: t.Schedule, name: str) -> bool:
+    return _counts_argument(schedule) == name
+
+
+def _counts_argument(schedule: t.Schedule) -> str | None:
+    """The parameter that is the `counts` of the collective, where that is a plain name."""
+    for s in schedule.body:
+        if isinstance(s, t.CollectiveStmt) and s.name in COLLECTIVES:
+            arguments = list(COLLECTIVES[s.name].arguments)
+            for i, a in enumerate(s.arguments):
+                if "counts" in (a.name, arguments[i] if a.name is None and i < len(arguments) else None) and isinstance(
+                        a.value, t.Name):
+                    return a.value.id
+    return None
+
+
+def _with_counts(schedule: t.Schedule, values: dict[str, Any], world: int | None) -> dict[str, Any]:
+    """The values with counts made up where the schedule needs some and has none: uneven, with zeros, always the same."""
+    name = _counts_argument(schedule)
+    param = next((p for p in schedule.params if p.name == name), None)
+    if name is None or param is None or name in values or param.default is not None or world is None:
+        return values
+    collective = next(s.name for s in schedule.body if isinstance(s, t.CollectiveStmt))
+    r = np.arange(world)
+    counts = (3 * r[:, None] + 5 * r[None, :] + 1) % 7 if collective == "alltoallv" else (3 * r + 1) % 5
+    return {**values, name: counts.astype(np.int64)}
+
+
+def _world(schedule: t.Schedule, module: Module, values: Mapping[str, Any]) -> int | None:
+    """The world size that values lead to; None where it cannot be worked out, which expansion will explain."""
+    evaluate = Evaluator(MAX_CASES)
+    try:
+        names = bound(schedule, module, evaluate, converted(schedule, values))
+        return Declarations(schedule, module, evaluate, Root(names), None).ranks
+    except (Fail, KeyError):
+        return None

@@ -1,0 +1,254 @@
+"""Programs: a file, what it imports, and how a name in it is resolved."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+from schedlang import syntax
+from schedlang.diagnostics import Diagnostic, Note, SchedError, error
+from schedlang.expand.frame import Fail
+from schedlang.ops import BUILTINS
+from schedlang.source import Source, Span
+from schedlang.syntax import tree as t
+
+LIBRARY = Path(__file__).parent.parent / "library"
+"""Where the shipped schedules are: a link to the examples in a checkout, a folder of them where installed."""
+
+
+def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str | None:
+    """A hint for a name that is not among those known; None where nothing is near."""
+    near = get_close_matches(name, known, 1)
+    return f"did you mean `{near[0]}`?" if near else None
+
+
+@dataclass(eq=False)
+class Function:
+    """An ``fn`` and the module that the names in it are resolved in."""
+
+    tree: t.Fn
+    module: Module
+
+    @property
+    def name(self) -> str:
+        return self.tree.name
+
+    @cached_property
+    def recursive(self) -> bool:
+        """Whether a call of it can lead to another call of it."""
+        seen: set[int] = set()
+        waiting = self._called()
+        while waiting:
+            f = waiting.pop()
+            if f is self:
+                return True
+            if id(f) not in seen:
+                seen.add(id(f))
+                waiting += f._called()
+        return False
+
+    def _called(self) -> list[Function]:
+        from schedlang.expand.evaluate import children
+
+        found, waiting = [], [self.tree.value]
+        while waiting:
+            node = waiting.pop()
+            waiting += children(node)
+            if isinstance(node, t.Call) and node.function not in BUILTINS:
+                try:
+                    found.append(self.module.function(node.function, node.span))
+                except Fail:
+                    continue  # found again, and reported, where it is called
+        return found
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed file: its functions and schedules by name, and the modules it imports."""
+
+    program: Program
+    tree: t.File
+    functions: dict[str, Function] = field(default_factory=dict)
+    schedules: dict[str, t.Schedule] = field(default_factory=dict)
+    imports: list[Module] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        return self.tree.source.path
+
+    def function(self, name: str, at: Span) -> Function:
+        """The function that a name means in this module. Raises Fail SL201 or SL202."""
+        return self._found(name, "fn", at).functions[name]
+
+    def schedule(self, name: str, at: Span) -> tuple[t.Schedule, Module]:
+        """The schedule that a name means in this module, and where it stands. Raises Fail SL201 or SL202."""
+        module = self._found(name, "schedule", at)
+        return module.schedules[name], module
+
+    def _names(self, what: str) -> dict[str, Function] | dict[str, t.Schedule]:
+        return self.functions if what == "fn" else self.schedules
+
+    def _found(self, name: str, what: str, at: Span) -> Module:
+        if name in self._names(what):
+            return self
+        found = [m for m in self.imports if name in m._names(what)]
+        if not found:
+            found = [m for m in self.program.library(what, name) if name in m._names(what)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise Fail(error("SL202", f"{what} `{name}` is found in " + " and in ".join(m.path for m in found), at,
+                             help="import only the file that is meant, or rename one of them"))
+        known = [*self._names(what), *(n for m in self.imports for n in m._names(what))]
+        if what == "fn":
+            known += BUILTINS
+        raise Fail(error("SL201", f"there is no {what} called `{name}` here, in the imports or in the library", at,
+                         help=did_you_mean(name, known)))
+
+
+class Program:
+    """A file with everything it imports."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._modules: dict[str, Module] = {}
+        self._library: dict[tuple[str, str], list[Path]] | None = None
+        findings: list[Diagnostic] = []
+        root = self._load(source, (), findings)
+        if root is None or findings:
+            raise SchedError(findings)
+        self.root: Module = root
+
+    @property
+    def path(self) -> str:
+        return self.source.path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The schedules of the file itself, in order."""
+        return tuple(self.root.schedules)
+
+    def main(self, name: str | None = None) -> str:
+        """The schedule meant by ``FILE`` or ``FILE::NAME``: the one named, else the one named like the file, else the only
+        one. Raises SchedError SL212."""
+        names = self.names
+        if name is not None:
+            if name in names:
+                return name
+            raise SchedError(error("SL212", f"{self.path} has no schedule `{name}`" + _having(names), Span(self.source, 0, 0),
+                                   help=did_you_mean(name, names)))
+        stem = Path(self.path).stem
+        for candidate in (stem, stem.replace("-", "_")):
+            if candidate in names:
+                return candidate
+        if len(names) == 1:
+            return names[0]
+        raise SchedError(error("SL212", f"{self.path} does not say which schedule is meant" + _having(names),
+                               Span(self.source, 0, 0),
+                               help=f"name one of them: {self.path}::{names[0]}" if names else None))
+
+    # ---- loading ---------------------------------------------------------------------------------------------------
+
+    def _load(self, source: Source, chain: tuple[str, ...], findings: list[Diagnostic]) -> Module | None:
+        key = _key(source)
+        tree, found = syntax.parse(source)
+        findings += found
+        if tree is None:
+            return None
+        module = self._modules[key] = Module(self, tree)
+        for item in tree.items:
+            if isinstance(item, t.Import):
+                imported = self._import(item, source, (*chain, key), findings)
+                if imported is not None and imported not in module.imports:
+                    module.imports.append(imported)
+            elif isinstance(item, t.Fn):
+                if item.name in BUILTINS:
+                    findings.append(error("SL202", f"`{item.name}` is a built-in function", item.span))
+                elif item.name in module.functions:
+                    findings.append(_twice(f"fn `{item.name}`", item.span, module.functions[item.name].tree.span))
+                module.functions.setdefault(item.name, Function(item, module))
+            else:
+                if item.name in module.schedules:
+                    findings.append(_twice(f"schedule `{item.name}`", item.name_span, module.schedules[item.name].name_span))
+                module.schedules.setdefault(item.name, item)
+        return module
+
+    def _import(self, item: t.Import, source: Source, chain: tuple[str, ...], findings: list[Diagnostic]) -> Module | None:
+        path = source.folder / item.path
+        try:
+            imported = syntax.read(str(path))
+        except SchedError as why:
+            findings.append(error("SL106", f"cannot import \"{item.path}\": {why.diagnostics[0].message}", item.span))
+            return None
+        except ValueError as why:  # a path that no file can have
+            findings.append(error("SL106", f"cannot import \"{item.path}\": {why}", item.span))
+            return None
+        key = _key(imported)
+        if key in chain:
+            files = [*chain[chain.index(key):], key]
+            findings.append(error("SL106", "files import each other in a circle: " + " imports ".join(
+                Path(f).name for f in files), item.span))
+            return None
+        if key in self._modules:
+            return self._modules[key]
+        return self._load(imported, chain, findings)
+
+    # ---- the shipped library ---------------------------------------------------------------------------------------
+
+    def library(self, what: str, name: str) -> list[Module]:
+        """The modules of the shipped library that define a name. A file is parsed when it is first needed."""
+        if self._library is None:
+            self._library = _library_index()
+        modules = []
+        for path in self._library.get((what, name), ()):
+            source = syntax.read(str(path))
+            module = self._modules.get(_key(source))
+            if module is None:
+                findings: list[Diagnostic] = []
+                module = self._load(source, (), findings)
+                if module is None or findings:
+                    raise SchedError(findings)
+            modules.append(module)
+        return modules
+
+
+_DEFINITION = re.compile(r"^(schedule|fn)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+
+
+def _library_index() -> dict[tuple[str, str], list[Path]]:
+    """Which files of the library define which names, from a look at the text only."""
+    index: dict[tuple[str, str], list[Path]] = {}
+    for path in sorted(LIBRARY.rglob("*.sched")) if LIBRARY.is_dir() else ():
+        for what, name in _DEFINITION.findall(path.read_text("utf-8", "replace")):
+            index.setdefault((what, name), []).append(path)
+    return index
+
+
+def _key(source: Source) -> str:
+    return str(Path(source.path).resolve())
+
+
+def _twice(what: str, span: Span, first: Span) -> Diagnostic:
+    return error("SL202", f"{what} is defined twice", span, notes=[Note("first defined here", first)])
+
+
+def _having(names: tuple[str, ...]) -> str:
+    if not names:
+        return ": it has none"
+    return ": it has " + ", ".join(f"`{n}`" for n in names)
+
+
+def load_program(path: str) -> Program:
+    """A file and all that it imports.
+
+    Raises SchedError with all errors of the texts: SL105 (the file cannot be read), SL101 to SL104, SL106, SL202.
+    """
+    return Program(syntax.read(path))
+
+
+def load_text(text: str, path: str = "<text>") -> Program:
+    """As :func:`load_program`, from a text; ``path`` is what messages show and where imports start."""
+    return Program(Source(path, text))

@@ -1,0 +1,337 @@
+"""From what the statements made to the rows of a table.
+
+Statements leave *leaves*: for each turn a fixed number of rows, as columns over the turns. A :class:`Block` holds the leaves
+and blocks of a body in the order they stand. Row order is execution order: turn by turn, in a turn part by part. So a
+leaf's rows lie at positions that follow from the numbers of rows per turn alone; every column is written once, in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from schedlang.expand.frame import Frame
+from schedlang.expand.values import Array
+from schedlang.ir.table import COLUMNS, DTYPES, NONE, constant
+
+Counts = int | Array
+"""Rows in each turn of a frame; an int where all have the same number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """Positions base, base + stride, base + 2 * stride, ..."""
+
+    base: int
+    stride: int
+
+
+Starts = Even | Array
+
+
+class Part(Protocol):
+    """What a block holds: a leaf, the rows of a `use`, or a block."""
+
+    frame: Frame
+
+    def counts(self) -> Counts: ...
+
+    def place(self, starts: Starts) -> None: ...
+
+
+class Leaf(Protocol):
+    """A part that makes rows itself: ``width`` of them in each turn of its frame."""
+
+    frame: Frame
+    width: int
+    starts: Starts
+
+    def uniform(self, column: str) -> int | None:
+        """The one value of a column, None where it has several."""
+
+    def write(self, out: Mapping[str, Array]) -> None:
+        """Writes the rows into the columns given."""
+
+    def begins(self) -> Sequence[int]:
+        """Which rows of a turn begin a source step."""
+
+
+@dataclass(eq=False)
+class Rows:
+    """The rows of one statement: ``rows[j]`` are the columns of the j-th row, an int or an array over the turns.
+
+    Columns that a row lacks are NONE. ``of`` counts rows within the turn. ``own_step``: each turn is a source step.
+    """
+
+    frame: Frame
+    rows: list[dict[str, Any]]
+    site: int
+    own_step: bool
+    starts: Starts = field(default_factory=lambda: Even(0, 0))
+
+    @property
+    def width(self) -> int:
+        return len(self.rows)
+
+    def counts(self) -> Counts:
+        return self.width
+
+    def place(self, starts: Starts) -> None:
+        self.starts = starts
+
+    def begins(self) -> Sequence[int]:
+        return (0,) if self.own_step else ()
+
+    def uniform(self, column: str) -> int | None:
+        if column == "site":
+            return self.site
+        if column == "turn":
+            return 0 if self.frame.n == 1 else None
+        values = [row.get(column, NONE) for row in self.rows]
+        if column == "of" and any(v != NONE for v in values):
+            return None
+        first = values[0]
+        return first if isinstance(first, int) and all(isinstance(v, int) and v == first for v in values) else None
+
+    def write(self, out: Mapping[str, Array]) -> None:
+        n = self.frame.n
+        turns = np.arange(n, dtype=np.int32) if "turn" in out else None
+        for j, row in enumerate(self.rows):
+            where = _where(self.starts, j, n)
+            for column, cells in out.items():
+                if column == "turn":
+                    cells[where] = turns
+                elif column == "site":
+                    cells[where] = self.site
+                elif column == "of" and row.get("of", NONE) != NONE:
+                    cells[where] = positions(self.starts, n) + row["of"]
+                else:
+                    cells[where] = row.get(column, NONE)
+        self.rows = self.rows[:1]  # the columns are in the table now
+
+
+@dataclass(eq=False)
+class Block:
+    """The parts of a body, over the turns of ``frame``; with ``step`` each turn that makes rows is a source step."""
+
+    frame: Frame
+    parts: list[Part]
+    step: bool = False
+    starts: Starts = field(default_factory=lambda: Even(0, 0))
+    _counts: Counts | None = None
+
+    def counts(self) -> Counts:
+        if self._counts is None:
+            total: Counts = 0
+            for part in self.parts:
+                total = total + lifted(part.counts(), _hops(part.frame, self.frame))
+            self._counts = total
+        return self._counts
+
+    def place(self, starts: Starts) -> None:
+        self.starts = starts
+        for part in self.parts:
+            hops = _hops(part.frame, self.frame)
+            part.place(_descend(starts, part.counts(), hops))
+            starts = _after(starts, lifted(part.counts(), hops), self.frame.n)
+
+
+def leaves(part: Part) -> Iterator[Leaf]:
+    """The leaves under a part, in the order they stand."""
+    if isinstance(part, Block):
+        for p in part.parts:
+            yield from leaves(p)
+    else:
+        yield part  # type: ignore[misc]
+
+
+def blocks(part: Part) -> Iterator[Block]:
+    """The blocks under a part, itself included."""
+    if isinstance(part, Block):
+        yield part
+        for p in part.parts:
+            yield from blocks(p)
+
+
+# ---- positions -----------------------------------------------------------------------------------------------------
+
+
+def _hops(inner: Frame, outer: Frame) -> list[Frame]:
+    """The frames that lead from one frame out to another, those that change the turns only, innermost first."""
+    found: list[Frame] = []
+    frame: Frame | None = inner
+    while frame is not outer:
+        assert frame is not None
+        if not frame.same:
+            found.append(frame)
+        frame = frame.outer
+    return found
+
+
+def _lift(counts: Counts, frame: Frame) -> Counts:
+    """Rows per outer turn from rows per turn of a frame."""
+    assert frame.outer is not None
+    if frame.outer.n == 1:
+        return counts * frame.n if isinstance(counts, int) else int(counts.sum())
+    if frame.each is not None:
+        return counts * frame.each if isinstance(counts, int) else counts.reshape(-1, frame.each).sum(1)
+    if isinstance(counts, int):
+        return np.bincount(frame.index, minlength=frame.outer.n) * counts
+    return np.bincount(frame.index, counts, frame.outer.n).astype(np.int64)
+
+
+def lifted(counts: Counts, hops: Sequence[Frame]) -> Counts:
+    for frame in hops:
+        counts = _lift(counts, frame)
+    return counts
+
+
+def _descend(starts: Starts, counts: Counts, hops: list[Frame]) -> Starts:
+    """Where the turns of the innermost frame start, from where those of the outermost do."""
+    inner = [counts]
+    for frame in hops[:-1]:
+        inner.append(_lift(inner[-1], frame))
+    for frame, c in zip(reversed(hops), reversed(inner), strict=False):
+        starts = _within(starts, frame, c)
+    return starts
+
+
+def _within(starts: Starts, frame: Frame, counts: Counts) -> Starts:
+    """Where the turns of a frame start, from where the turns of its outer frame do."""
+    assert frame.outer is not None
+    if isinstance(counts, int):
+        if frame.outer.n == 1:
+            return Even(positions_base(starts), counts)
+        if frame.each is not None:
+            if isinstance(starts, Even) and starts.stride == frame.each * counts:
+                return Even(starts.base, counts)
+            at = positions(starts, frame.outer.n)
+            return np.asarray((at[:, None] + np.arange(frame.each) * counts).ravel())
+        counts = np.full(frame.n, counts, np.int64)
+    before = np.cumsum(counts) - counts
+    index = frame.index
+    changes = np.concatenate(([True], index[1:] != index[:-1]))
+    group = np.cumsum(changes) - 1
+    return np.asarray(positions(starts, frame.outer.n)[index] + before - before[changes][group])
+
+
+def _after(starts: Starts, counts: Counts, n: int) -> Starts:
+    if isinstance(starts, Even) and isinstance(counts, int):
+        return Even(starts.base + counts, starts.stride)
+    return positions(starts, n) + counts
+
+
+def positions_base(starts: Starts) -> int:
+    return starts.base if isinstance(starts, Even) else int(starts[0])
+
+
+def positions(starts: Starts, n: int) -> Array:
+    """The positions written out."""
+    return starts.base + starts.stride * np.arange(n) if isinstance(starts, Even) else starts
+
+
+def _where(starts: Starts, offset: int, n: int) -> slice | Array:
+    """An index for the positions ``starts + offset``."""
+    if isinstance(starts, Even):
+        base = starts.base + offset
+        return slice(base, base + (n - 1) * starts.stride + 1, max(starts.stride, 1))
+    return starts + offset
+
+
+# ---- columns -------------------------------------------------------------------------------------------------------
+
+
+def columns(root: Block, ranks: int, streams: int) -> dict[str, Array]:
+    """All columns of the rows under a block of one turn, ``step`` and ``number`` worked out from the source steps."""
+    total = root.counts()
+    assert isinstance(total, int)
+    root.place(Even(0, total))
+    parts = [leaf for leaf in leaves(root) if leaf.frame.n]
+    out: dict[str, Array] = {}
+    held: dict[str, Array] = {}
+    for column in COLUMNS:
+        if column in ("step", "number"):
+            continue
+        seen = {leaf.uniform(column) for leaf in parts}
+        if len(seen) <= 1 and None not in seen:
+            out[column] = constant(seen.pop() or 0 if seen else 0, total, DTYPES[column])
+        else:
+            held[column] = out[column] = np.empty(total, DTYPES[column])
+    begins = np.zeros(total, np.bool_)
+    for block in blocks(root):
+        if block.step:
+            _mark_step(block, begins)
+    for leaf in parts:
+        for j in leaf.begins():
+            begins[_where(leaf.starts, j, leaf.frame.n)] = True
+        leaf.write(held)
+    number = np.cumsum(begins, dtype=np.int32)
+    number -= 1
+    out["number"] = number
+    out["step"] = lane_steps(out["rank"], out["stream"], number, ranks, streams)
+    return out
+
+
+def _mark_step(block: Block, begins: Array) -> None:
+    counts = block.counts()
+    if isinstance(counts, int):
+        if counts:
+            begins[_where(block.starts, 0, block.frame.n)] = True
+    else:
+        begins[positions(block.starts, block.frame.n)[counts > 0]] = True
+
+
+DENSE = 4
+"""A table of all lanes by all source steps is used up to this many cells a row of the op table."""
+CELLS = 1 << 22
+"""How many cells of that table are worked on at a time."""
+
+
+def lane_steps(rank: Array, stream: Array, number: Array, ranks: int, streams: int) -> Array:
+    """The step of each row: how many source steps its lane, (rank, stream), has met before.
+
+    ``number`` does not decrease from row to row.
+    """
+    rows, lanes = len(number), ranks * streams
+    if not rows:
+        return np.zeros(0, np.int32)
+    numbers = int(number[-1]) + 1
+    if lanes * numbers > DENSE * rows + CELLS:
+        return _lane_steps_sorted(rank, stream, number, streams)
+    out = np.empty(rows, np.int32)
+    met = np.zeros(lanes, np.int32)
+    per = max(1, CELLS // lanes)
+    edges = [0] if numbers <= per else np.searchsorted(number, np.arange(0, numbers, per)).tolist()
+    for i, (begin, end) in enumerate(zip(edges, [*edges[1:], rows], strict=True)):
+        lane = _lanes(rank[begin:end], stream[begin:end], streams)
+        cell = (number[begin:end] - np.int32(i * per)) * np.int64(lanes) + lane
+        table = np.zeros((min(per, numbers - i * per), lanes), np.bool_)
+        table.reshape(-1)[cell] = True
+        before = np.cumsum(table, 0, np.int32)
+        before += met - 1
+        out[begin:end] = before.reshape(-1)[cell]
+        met = before[-1] + 1
+    return out
+
+
+def _lanes(rank: Array, stream: Array, streams: int) -> Array:
+    return rank if streams == 1 else rank.astype(np.int64) * streams + stream
+
+
+def _lane_steps_sorted(rank: Array, stream: Array, number: Array, streams: int) -> Array:
+    lane = _lanes(rank, stream, streams)
+    order = np.argsort(lane, kind="stable")
+    lane, at = lane[order], number[order]
+    first = np.empty(len(at), np.bool_)
+    first[0] = True
+    np.not_equal(lane[1:], lane[:-1], out=first[1:])
+    new = first.copy()
+    new[1:] |= at[1:] != at[:-1]
+    count = np.cumsum(new, dtype=np.int64)
+    base = np.maximum.accumulate(np.where(first, count, 0))
+    out = np.empty(len(at), np.int32)
+    out[order] = count - base
+    return out
