@@ -9,7 +9,8 @@ from schedlang.syntax.builder import docstring
 SOURCE = Source("<made>", "")
 SPAN = Span(SOURCE, 0, 0)
 
-names = st.sampled_from(["a", "b1", "_x", "data", "input", "ranks", "chunks", "sum", "host", "only", "reversed", "inplace", "chan"])
+names = st.sampled_from(
+    ["a", "b1", "_x", "data", "input", "ranks", "chunks", "sum", "host", "only", "reversed", "inplace", "chan"])
 words = names | st.sampled_from(["send", "recv", "reduce", "copy", "record", "wait", "from", "to", "into", "then"])
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 

@@ -100,5 +100,5 @@ def _replace(path: str, text: str) -> None:
 
 
 def _summary(changed: int, same: int, broken: int, done: str) -> str:
-    parts = [f"{n} {'file' if n == 1 else 'files'} {what}" for n, what in ((changed, done), (same, "unchanged"), (broken, "unreadable")) if n]
-    return ", ".join(parts)
+    counts = ((changed, done), (same, "unchanged"), (broken, "unreadable"))
+    return ", ".join(f"{n} {'file' if n == 1 else 'files'} {what}" for n, what in counts if n)

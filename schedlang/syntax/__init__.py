@@ -40,7 +40,8 @@ def parse(source: Source) -> tuple[File | None, list[Diagnostic]]:
 
 
 def parse_value(text: str, label: str) -> Expr:
-    """The value in ``text``, for example of ``-p k=...``; ``label`` stands for the path in messages. Raises SchedError."""
+    """The value in ``text``, for example that of ``-p k=...``; ``label`` stands for the path in messages. Raises
+    SchedError with the syntax errors found."""
     value, diagnostics = _parse(lex(Source(label, text), inline=True), "value")
     if diagnostics:
         raise SchedError(diagnostics)

@@ -1,5 +1,5 @@
-"""What each rule of the grammar builds. A method is named as the rule, or its alias, with ``_`` behind a Python keyword; it
-gets the span of the text and what the rule's parts have built: a node, the text of a token, None for an absent part.
+"""What each rule of the grammar builds. A method is named as the rule or its alias, with ``_`` behind a Python keyword;
+it gets the span of the text and what the rule's parts have built: a node, a token's text, None for an absent part.
 """
 
 from __future__ import annotations
@@ -241,7 +241,8 @@ class Builder:
     def named_binding(self, span: Span, inner: str, outer: Loc) -> Binding:
         return Binding(span, inner, outer)
 
-    def ensure(self, span: Span, what: Loc, rank: Expr, value: EnsureOne | EnsureMany, condition: Expr | None) -> Ensure:
+    def ensure(self, span: Span, what: Loc, rank: Expr, value: EnsureOne | EnsureMany,
+               condition: Expr | None) -> Ensure:
         return Ensure(span, what, rank, value, condition)
 
     def held_one(self, span: Span, what: Loc, rank: Expr) -> EnsureOne:

@@ -19,14 +19,14 @@ _NAMES = {
 }
 _GUARDED = frozenset(("send", "recv", "reduce", "copy", "record", "wait", "use", "ensure"))
 """Statements that may end with an `if`; elsewhere an `if` after an expression makes it a conditional one."""
-_MAY_CONTINUE = frozenset(
-    ("+", "-", "*", "//", "%", "**", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or", "[", "("))
+_MAY_CONTINUE = frozenset((
+    "+", "-", "*", "//", "%", "**", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or", "[", "("))
 """What can always follow an operand: true, and no help."""
 _BEGIN_EXPRESSION = frozenset(("true", "false", "not", "-", "+", "~", "(", "["))
 
 
 def phrase(acceptable: Sequence[Terminal], statement: Sequence[str]) -> str:
-    """What could stand next, after the tokens ``statement`` of this line: ``":" or "if"``, ``a name``, ``a statement``."""
+    """What could stand next, after the tokens ``statement`` of this line: ``":" or "if"``, ``a name``, ..."""
     names = {t.name for t in acceptable}
     left = [t for t in acceptable if t.kind != "line" or t.name == NEWLINE]
     if INDENT in names:
@@ -40,16 +40,16 @@ def phrase(acceptable: Sequence[Terminal], statement: Sequence[str]) -> str:
     elif "NAME" in names:
         expression = "INT" in names
         words = ["an expression" if expression else "a name"]
-        left = [t for t in left if not (t.name in ("NAME", "INT") or (t.kind == "word" and _could_be_name(t, acceptable))
-                                        or (expression and t.pattern in _BEGIN_EXPRESSION))]
+        left = [t for t in left if t.name not in ("NAME", "INT") and not _could_be_name(t)
+                and not (expression and t.pattern in _BEGIN_EXPRESSION)]
     elif any(t.pattern == "+" for t in left):
         left = _after_operand(left, statement)
     words += [f'"{t.pattern}"' if t.kind in ("word", "mark") else _NAMES[t.name] for t in left]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
 
 
-def _could_be_name(t: Terminal, acceptable: Sequence[Terminal]) -> bool:
-    return t.pattern not in _BEGIN_EXPRESSION and t.pattern not in ("on", "if", "for")
+def _could_be_name(t: Terminal) -> bool:
+    return t.kind == "word" and t.pattern not in _BEGIN_EXPRESSION
 
 
 def _after_operand(acceptable: list[Terminal], statement: Sequence[str]) -> list[Terminal]:
@@ -59,7 +59,7 @@ def _after_operand(acceptable: list[Terminal], statement: Sequence[str]) -> list
     drop = set()
     if not (ends and head):
         drop.add("if")
-    if "for" not in statement and "verify" not in statement or ".." in statement:
+    if ".." in statement or not {"for", "verify"} & set(statement):
         drop.add("..")
     sure = [t for t in kept if t.pattern not in drop]
     return sure or kept

@@ -21,8 +21,8 @@ CONDITIONAL = 1
 
 
 def format_file(file: File) -> str:
-    """The text of a file in the usual layout, with line feeds. Formatting it again changes nothing, and it parses to an
-    equal tree. Nodes made by a program rather than read have empty spans; then there is nothing of the author's to keep."""
+    """The text of a file in the usual layout, with line feeds: it parses to an equal tree, and formatting it again
+    changes nothing. Nodes made by a program rather than read have empty spans: there is no author's layout to keep."""
     return _Layout(file).run()
 
 
@@ -74,8 +74,8 @@ class _Layout:
         items = self.file.items
         heads = self.aligned_heads()
         for k, item in enumerate(items):
-            if k and (isinstance(item, Schedule) or isinstance(items[k - 1], Schedule)):
-                self.least_blank = 1
+            if k and isinstance(item, Schedule) | isinstance(items[k - 1], Schedule):
+                self.least_blank = 0 if self.separated(items[k - 1].span.end, item.span.start) else 1
             self.most_blank = 2
             match item:
                 case Import():
@@ -85,8 +85,6 @@ class _Layout:
                 case Schedule():
                     self.schedule(item)
         self.most_blank = 2
-        if items and isinstance(items[-1], Schedule):
-            self.least_blank = 1
         self.comments_until(0, len(self.text) + 1)
         return "\n".join(self.out) + "\n" if self.out else ""
 
@@ -96,11 +94,13 @@ class _Layout:
         run: list[int] = []
         for k, item in enumerate((*self.file.items, None)):
             if isinstance(item, Fn):
-                if run and not self.adjacent(self.file.items[run[-1]].span.end, item.span.start):
+                before = self.file.items[run[-1]].span.end if run else 0
+                if run and ("\n" in item.span.text or self.text.count("\n", before, item.span.start) > 1):
                     heads.update(self.pad(heads, run))
                     run = []
                 heads[k] = fn_head(item)
-                run.append(k)
+                if "\n" not in item.span.text:
+                    run.append(k)
             elif run:
                 heads.update(self.pad(heads, run))
                 run = []
@@ -110,9 +110,9 @@ class _Layout:
         width = max(len(heads[k]) for k in run)
         return {k: heads[k].ljust(width) for k in run}
 
-    def adjacent(self, end: int, start: int) -> bool:
-        """Whether no other line stands between two offsets."""
-        return self.text.count("\n", end, start) <= 1
+    def separated(self, end: int, start: int) -> bool:
+        """Whether a blank line stands between two offsets."""
+        return any(not line.strip() for line in self.text[end:start].split("\n")[1:-1])
 
     # ---- statements
 
@@ -215,7 +215,7 @@ class _Layout:
     # ---- comments
 
     def comments_until(self, depth: int, limit: int, column: int = 0) -> None:
-        """Write the comments that stand before an offset on lines of their own, as long as they are indented that far."""
+        """Write the comments before an offset, which have lines of their own, as long as they are indented that far."""
         while self.next_comment < len(self.comments):
             comment = self.comments[self.next_comment]
             if comment.span.start >= limit or self.column(comment.span.start) < column:

@@ -1,5 +1,5 @@
-"""How to mend a syntax error, where the slip can be guessed. Each hint is a function of the line's words and the place of
-the unfitting one; the first that has something to say is used."""
+"""How to mend a syntax error, where the slip can be guessed. Each hint is a function of the line's words and the place
+of the unfitting one; the first that has something to say is used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hint(tokens: Tokens, line: int, k: int, acceptable: Set[str]) -> str | None:
     """How to mend the line that begins with token ``line`` and goes wrong at token k, where the literals ``acceptable``
     could stand; None where nothing can be guessed."""
     end = tokens.kinds.index(tables.load().number[tables.NEWLINE], k)
-    words = tokens.texts[line:end] + [""]
+    words = [*tokens.texts[line:end], ""]
     return next((h for h in (make(words, k - line, acceptable) for make in _HINTS) if h), None)
 
 
@@ -42,7 +42,8 @@ def _foreign(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
 
 def _assignment(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
     if k == 0 and words[1:2] == ["="] and words[0].isidentifier():
-        return f"bind a name with: let {words[0]} = ..." if "let" in acceptable else "functions stand here: fn NAME(x) = EXPRESSION"
+        inside = "let" in acceptable
+        return f"bind a name with: let {words[0]} = ..." if inside else "functions stand here: fn NAME(x) = EXPRESSION"
     if k == 0 and words[2:3] == ["="] and words[1] in ("+", "-", "*", "//", "%", "|", "&", "^"):
         return "a name is bound once, with let, and never changes"
     return None
@@ -111,7 +112,8 @@ def _outside(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
 
 
 def _taken(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
-    if words[k].isidentifier() and words[k] in tables.load().literals and "ranks" in acceptable and "(" not in words[:k - 1:-1]:
+    reserved = words[k].isidentifier() and words[k] in tables.load().literals
+    if reserved and "ranks" in acceptable and "let" not in acceptable:
         return f'"{words[k]}" is a word of the language and cannot be a name'
     return None
 
@@ -136,4 +138,5 @@ def _near(word: str, acceptable: Set[str]) -> str | None:
 
 
 _HINTS: tuple[Hint, ...] = (
-    _foreign, _assignment, _equals, _else_if, _logic, _arrow, _order_of_parts, _ranges, _outside, _taken, _spelling, _colon)
+    _foreign, _assignment, _equals, _else_if, _logic, _arrow, _order_of_parts, _ranges, _outside, _taken, _spelling,
+    _colon)

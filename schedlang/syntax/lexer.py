@@ -1,8 +1,8 @@
 """Text to tokens: words, literals, marks, and what line ends and indentation mean. As in Python, a logical line goes on
 inside brackets, and an indentation deeper than the one before opens a block.
 
-A character that the language does not have is reported here and becomes a token ``ERROR``, which no rule accepts; at most
-one finding a logical line, so that one slip gives one message.
+A character that the language does not have is reported here and becomes a token ``ERROR``, which no rule accepts; at
+most one finding a logical line, so that one slip gives one message.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ class _Lexer:
                 line_start, fresh = end, True
                 continue
             if group == _COMMENT:
-                out.comments.append(Comment(Span(self.source, start, start + len(m[group].rstrip())), m[group].rstrip()))
+                comment = m[group].rstrip()
+                out.comments.append(Comment(Span(self.source, start, start + len(comment)), comment))
                 continue
             word = m[group]
             if fresh:
@@ -164,10 +165,11 @@ class _Lexer:
             elif group == _NOT_NUMBER:
                 self.strange("SL103", *_about_number(word, start))
             elif group == _OPEN_TEXT:
-                end = start + len(word.rstrip("\r\n"))
-                what = "this docstring" if word.startswith('"""') else "this text"
-                self.strange("SL103", f"{what} is never closed", start, start + (3 if word.startswith('"""') else len(word.rstrip())),
-                             f"close it with {word[:3] if what == 'this docstring' else word[0]}")
+                if word.startswith('"""'):
+                    self.strange("SL103", "this docstring is never closed", start, start + 3, 'close it with """')
+                else:
+                    end = start + len(word.rstrip())
+                    self.strange("SL103", "this text is never closed", start, end, 'close it with "')
             else:
                 self.literal(group, of_group[group], word, start, end)
         else:
@@ -216,7 +218,7 @@ class _Lexer:
             return True
         known = indent in self.indents
         mixed = not known and not top.startswith(indent)
-        # An indentation between two blocks counts as the inner one's, unless the line can only stand at the outermost level.
+        # An indentation between two blocks counts as the inner one's, unless the line can only stand outermost.
         outermost = self.source.text[start:end] in ("schedule", "fn", "import")
         while len(self.indents) > 1 and _width(self.indents[-1]) > _width(indent):
             if not known and not outermost and _width(self.indents[-2]) < _width(indent):
@@ -226,12 +228,12 @@ class _Lexer:
         if not known:
             self.tolerated = (indent, len(self.indents))
             if mixed:
-                self.report("SL102", "this line mixes tabs and spaces in another way than the lines above it", start, end,
-                            "indent with four spaces")
+                self.report("SL102", "this line mixes tabs and spaces in another way than the lines above it", start,
+                            end, "indent with four spaces")
             else:
-                above = " or ".join(str(_width(i)) for i in self.indents[-2:] + [top] if i != indent)
-                self.report("SL102", f"this line is indented by {_width(indent)}, which fits no block above it", start, end,
-                            f"the blocks above are indented by {above}")
+                above = " or ".join(str(_width(i)) for i in [*self.indents[-2:], top] if i != indent)
+                self.report("SL102", f"this line is indented by {_width(indent)}, which fits no block above it", start,
+                            end, f"the blocks above are indented by {above}")
             self.reported = False  # what the line says is judged on its own
         return True
 
@@ -269,8 +271,8 @@ def _width(indent: str) -> int:
 
 _INSTEAD = {
     "–": "-", "—": "-", "−": "-", "×": "*", "·": "*", "÷": "//", "…": "..", "“": '"', "”": '"', "„": '"', "«": '"',
-    "»": '"', "‘": '"', "’": '"', "≤": "<=", "≥": ">=", "≠": "!=", "∧": "and", "∨": "or", "¬": "not", "⊕": "^", "→": "from R to P",
-    "∈": "in", "（": "(", "）": ")", "［": "[", "］": "]", "：": ":", "，": ",",
+    "»": '"', "‘": '"', "’": '"', "≤": "<=", "≥": ">=", "≠": "!=", "∧": "and", "∨": "or", "¬": "not", "⊕": "^",
+    "→": "from R to P", "∈": "in", "（": "(", "）": ")", "［": "[", "］": "]", "：": ":", "，": ",",
 }
 _HINTS = {
     "/": "division of integers is //",
@@ -291,7 +293,7 @@ def _about_character(text: str, start: int) -> tuple[str, int, int, str | None]:
     if c == "'":
         closing = text.find("'", start + 1)
         line_end = text.find("\n", start)
-        end = closing + 1 if 0 <= closing and (line_end < 0 or closing < line_end) else start + 1
+        end = closing + 1 if closing >= 0 and (line_end < 0 or closing < line_end) else start + 1
         return "text in single quotes", start, end, _HINTS[c]
     shown = f'"{c}"' if c.isprintable() and not c.isspace() else "the character"
     code = "" if "!" <= c <= "~" else f" (U+{ord(c):04X})"

@@ -1,4 +1,4 @@
-"""What the grammar lets through and no reader of the tree should meet: expressions too deep to walk, Python's ``range``."""
+"""What the grammar lets through and no reader of a tree should meet: expressions too deep to walk, Python's range."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def findings(made: File | Expr, tokens: Tokens, builder: Builder) -> list[Diagno
 
 
 def _may_define_range(made: File | Expr) -> bool:
-    return isinstance(made, File) and any(isinstance(i, Import) or (isinstance(i, Fn) and i.name == "range") for i in made.items)
+    items = made.items if isinstance(made, File) else ()
+    return any(isinstance(i, Import) or (isinstance(i, Fn) and i.name == "range") for i in items)
 
 
 def _too_deep(made: File | Expr) -> list[Expr]:
@@ -40,5 +41,5 @@ def _too_deep(made: File | Expr) -> list[Expr]:
                 if depth > MAX_DEPTH:
                     found[id(root)] = root
                     continue
-            todo += [(getattr(item, name), root, depth) for name in item.__dataclass_fields__ if name not in ("span", "name_span")]
+            todo += [(getattr(item, name), root, depth) for name in item.__dataclass_fields__]
     return sorted(found.values(), key=lambda e: e.span.start)

@@ -1,5 +1,5 @@
-"""All the syntax errors of a text. Read only where the parse has failed, so it may take its time: tokens are tried one by
-one on the automaton's states alone; a line that does not fit is reported and stands in as one that would have fitted.
+"""All the syntax errors of a text. Used only where the parse has failed, so it may take its time: tokens are tried one
+by one on the automaton's states alone; in the place of a line that does not fit, one is put that does.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ class _Reader:
 
     def try_all(self, states: list[int], words: Iterable[str]) -> list[int] | None:
         """The states after tokens given by their spelling or, where they have none, by their terminal's name."""
-        after: list[int] | None = states
         for word in words:
             kind = self.table.literals.get(word, self.table.number.get(word, ERROR))
-            after = advance(self.table, after, kind)
+            after = advance(self.table, states, kind)
             if after is None:
                 return None
-        return after
+            states = after
+        return states
 
     def begin_line(self, k: int) -> None:
         self.line, self.line_states = k, self.states
@@ -136,7 +136,8 @@ class _Reader:
         filled = self.try_all(self.states, (INDENT, *_STATEMENT, DEDENT))
         if filled is not None:
             colon = k - 2  # the header's colon and line end stand before
-            self.report("SL102", "expected an indented block", self.tokens.span(colon), "indent what belongs to it by four spaces")
+            self.report("SL102", "expected an indented block", self.tokens.span(colon),
+                        "indent what belongs to it by four spaces")
         elif self.tokens.kinds[k] == self.dedent:
             filled = self.try_all(self.states, _STATEMENT)
             if filled is not None:
@@ -148,7 +149,7 @@ class _Reader:
         return True
 
     def give_up(self, k: int) -> int:
-        """Report the line with the unfitting token k, put a fitting one in its place; the number of the token after it."""
+        """Report the line of the unfitting token k and put a fitting one in its place; the number of the token after."""
         kinds = self.tokens.kinds
         end = kinds.index(self.newline, k) if kinds[k] != self.newline else k
         if ERROR not in kinds[self.line:end]:

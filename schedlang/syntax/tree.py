@@ -229,8 +229,8 @@ class Forward(Node):
 class Transfer(Node):
     """``send|reduce X from r to p [into Y] [then send to q [into Z] [only]]...``
 
-    ``into`` is where the first receiver p puts it (default: X's own place); a forward's ``into`` is where its target does
-    (default: where the hop before it was received).
+    ``into`` is where the first receiver p puts it (default: X's own place); a forward's ``into`` is where its target
+    does (default: where the hop before it was received).
     """
 
     kind: Literal["send", "reduce"]

@@ -1,13 +1,14 @@
 """Nodes to text: one statement, one expression at a time, with the usual spaces and the parentheses that are needed.
 
-Parentheses that are not needed stay where they help: round an operand that mixes bitwise operators or shifts with others.
-A list, call or parameter list that was broken over lines stays so, with the rows that the author chose; its text then
-has line ends, the lines after the first indented relative to the statement.
+Parentheses that are not needed stay where they help: round an operand that mixes bitwise operators or shifts with
+others. A list, call or parameter list that was broken over lines stays so, in the rows that the author chose; its text
+then has line ends, the lines after the first indented relative to the statement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from schedlang.source import Span
 from schedlang.syntax.builder import grouped
@@ -60,7 +61,8 @@ from schedlang.syntax.tree import (
     VerifyStmt,
 )
 
-RANGE, CONDITIONAL, OR, AND, NOT, COMPARISON, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, POWER, PRIMARY = range(15)
+(RANGE, CONDITIONAL, OR, AND, NOT, COMPARISON, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, POWER,
+ PRIMARY) = range(15)
 """How tightly the kinds of expression bind, loosest first."""
 
 _BINARY = {"|": BIT_OR, "^": BIT_XOR, "&": BIT_AND, "<<": SHIFT, ">>": SHIFT, "+": SUM, "-": SUM,
@@ -131,7 +133,8 @@ def _source(node: Expr) -> str:
     return expression(node) if isinstance(node, Range) else expression(node, OR)
 
 
-def _bracketed(opening: str, nodes: Sequence[Expr | Argument | Param], texts: Sequence[str], closing: str, whole: Span | None) -> str:
+def _bracketed(opening: str, nodes: Sequence[Expr | Argument | Param], texts: Sequence[str], closing: str,
+               whole: Span) -> str:
     rows = _rows(nodes, whole)
     if rows is None:
         return opening + ", ".join(texts) + closing
@@ -143,13 +146,13 @@ def _bracketed(opening: str, nodes: Sequence[Expr | Argument | Param], texts: Se
     return f"{opening}\n{''.join(lines)}{closing}"
 
 
-def _rows(nodes: Sequence[Expr | Argument | Param], whole: Span | None) -> list[int] | None:
+def _rows(nodes: Sequence[Expr | Argument | Param], whole: Span) -> list[int] | None:
     """How many of the parts stand on each line, where the author broke between them or before the first; else None."""
     if not nodes:
         return None
     text = nodes[0].span.source.text
-    rows, broken = [1], whole is not None and "\n" in text[whole.start : nodes[0].span.start]
-    for before, after in zip(nodes, nodes[1:], strict=False):
+    rows, broken = [1], "\n" in text[whole.start : nodes[0].span.start]
+    for before, after in pairwise(nodes):
         if "\n" in text[before.span.end : after.span.start]:
             rows.append(1)
         else:
@@ -189,7 +192,8 @@ def _guard(condition: Expr | None) -> str:
 
 
 def _forwards(forwards: Sequence[Forward]) -> str:
-    return "".join(f" then send to {expression(f.target, OR)}{_into(f.into)}{' only' if f.only else ''}" for f in forwards)
+    return "".join(f" then send to {expression(f.target, OR)}{_into(f.into)}{' only' if f.only else ''}"
+                   for f in forwards)
 
 
 def _argument(a: Argument) -> str:

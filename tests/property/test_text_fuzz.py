@@ -12,13 +12,15 @@ from schedlang.syntax import format_file, parse, parse_value, tables
 from schedlang.syntax.recover import MAX_ERRORS
 
 ROOT = Path(__file__).parent.parent.parent
-TEXTS = [p.read_text(encoding="utf-8") for folder in ("examples", "tests/cases") for p in sorted((ROOT / folder).rglob("*.sched"))]
+FILES = [p for folder in ("examples", "tests/cases") for p in sorted((ROOT / folder).rglob("*.sched"))]
+TEXTS = [p.read_text(encoding="utf-8") for p in FILES]
 CODES = {"SL101", "SL102", "SL103", "SL104"}
 
 WORDS = [t.pattern for t in tables.load().terminals if t.kind in ("word", "mark")]
 pieces = st.sampled_from([
-    *WORDS, "a", "data[0]", "0", "17", '"text"', '"""doc"""', "# note", "\n", "\n    ", "\n        ", "\n  ", "\n\t", "\r\n",
-    " ", "\\", "é", "\0", "\ufeff", '"', '"""', "'", "1.5", "0x1f", "007", "9" * 30, "..", ".", "=", "&&", "schedule s():\n    "])
+    *WORDS, "a", "data[0]", "0", "17", '"text"', '"""doc"""', "# note", "\n", "\n    ", "\n        ", "\n  ", "\n\t",
+    "\r\n", " ", "\\", "é", "\0", "\ufeff", '"', '"""', "'", "1.5", "0x1f", "007", "9" * 30, "..", ".", "=", "&&",
+    "schedule s():\n    "])
 
 
 def check(text):
@@ -120,7 +122,8 @@ def broken(draw):
     for k, c in enumerate(text):
         depth += (c in "([") - (c in ")]")
         out.append(c)
-        if depth > 0 and c in "([, " and '"' not in text[text.rfind("\n", 0, k) + 1 : k] and draw(st.integers(0, 9)) == 0:
+        quoted = '"' in text[text.rfind("\n", 0, k) + 1 : k]
+        if depth > 0 and c in "([, " and not quoted and draw(st.integers(0, 9)) == 0:
             out.append(draw(st.sampled_from(["\n", "\n        ", "  # why\n   ", "\n# own line\n"])))
     return "".join(out)
 
