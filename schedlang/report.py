@@ -40,11 +40,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Report:
-    """The verdicts on one schedule, in the order in which its cases were tried."""
+    """The verdicts on one schedule, in the order in which its cases were tried.
+
+    ``made_up``: parameters that nobody gave a value, and that no value stands for in the schedule: counts.
+    """
 
     file: str
     schedule: str
     cases: tuple[Case, ...]
+    made_up: tuple[str, ...] = ()
 
     @property
     def status(self) -> Status:

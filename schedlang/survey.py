@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def survey(program: Program, name: str, cases: Iterable[Mapping[str, Any]], *, file: str, op: str | None = None,
-           max_ops: int | None = None, sends: Sends | None = None, require_agreement: bool = False) -> Report:
+           max_ops: int | None = None, sends: Sends | None = None, require_agreement: bool = False,
+           made_up: tuple[str, ...] = ()) -> Report:
     """Expands and verifies one schedule of a program for each of the given values (see ``expand.cases``).
 
     Values that a `require` excludes are skipped, unless it excludes all: then each is unusable.
@@ -25,7 +26,7 @@ def survey(program: Program, name: str, cases: Iterable[Mapping[str, Any]], *, f
     found = tuple(_cases(program, name, cases, op, max_ops, sends, require_agreement))
     if all(case.status == "skipped" for case in found):
         found = tuple(replace(case, status="unusable") for case in found)
-    return Report(file, name, found)
+    return Report(file, name, found, made_up)
 
 
 def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnostic] = (), *,

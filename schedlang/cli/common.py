@@ -16,7 +16,6 @@ from schedlang.diagnostics import Diagnostic, SchedError, Severity, error
 if TYPE_CHECKING:
     from schedlang.expand import Program, Value
     from schedlang.ir.table import OpTable
-    from schedlang.syntax.tree import Expr
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNUSABLE = 0, FAULTY, UNUSABLE
 
@@ -107,25 +106,10 @@ def _value(text: str, label: str) -> Value:
         return text == "true"
     if re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", text):
         return text
+    from schedlang.expand import constant_value
     from schedlang.syntax import parse_value
 
-    return _literal(parse_value(text, label), f"{label}={text}")
-
-
-def _literal(node: Expr, label: str) -> Value:
-    """The value of a literal."""
-    from schedlang.syntax import tree
-
-    if isinstance(node, (tree.Int, tree.Bool)):
-        return node.value
-    if isinstance(node, tree.Name):
-        return node.id
-    if isinstance(node, tree.Unary) and node.op == "-" and isinstance(node.operand, tree.Int):
-        return -node.operand.value
-    if isinstance(node, tree.ListExpr):
-        return [_literal(item, label) for item in node.items]
-    raise bad_option(f"{label}: a value is written out, not computed",
-                     help="an integer, true, false, a name, or a list of those such as [0, 2, 1]")
+    return constant_value(parse_value(text, label))
 
 
 def _matrix(path: Path, label: str) -> Value:

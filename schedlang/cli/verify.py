@@ -124,8 +124,11 @@ class _Job:
             program = load_program(file)
             for one in program.names if name is None else (program.main(name),):
                 try:
-                    yield survey(program, one, self.cases(program, one), file=file, op=self.op, max_ops=self.max_ops,
-                                 sends=self.sends, require_agreement=self.require_agreement)
+                    values = self.cases(program, one)
+                    made_up = {key for case in values for key, value in case.items()
+                               if hasattr(value, "shape") and key not in self.given}
+                    yield survey(program, one, values, file=file, op=self.op, max_ops=self.max_ops, sends=self.sends,
+                                 require_agreement=self.require_agreement, made_up=tuple(sorted(made_up)))
                 except SchedError as failure:
                     yield failure
         except SchedError as failure:

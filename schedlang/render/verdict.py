@@ -38,6 +38,9 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
         proved = report.with_status("ok")
         count = f" ({len(proved)} cases)" if len(proved) > 1 else ""
         yield f"{style('ok', 'ok')}  {name}  {values_text([c.values for c in proved])}{count}".rstrip()
+    if report.made_up:
+        names = ", ".join(report.made_up)
+        yield f"    {names} made up, uneven and with zeros; give yours with -p {report.made_up[0]}=@FILE"
     skipped = report.with_status("skipped")
     if skipped:
         reason = skipped[0].diagnostics[0].message
@@ -66,7 +69,7 @@ def _remarks(cases: Iterable[Case], full: bool) -> list[Diagnostic]:
 
 
 def values_text(cases: Sequence[Mapping[str, Any]]) -> str:
-    """The values of some cases: ``ranks 2 to 9, channels 1, 2``."""
+    """The values of some cases: ``ranks 2 to 9, channels 1, 2``. Counts go by their shape."""
     names = dict.fromkeys(name for values in cases for name in values)
     parts = []
     for name in names:
@@ -80,6 +83,8 @@ def _several(values: list[Any]) -> str:
         values = sorted(values)
         if values == list(range(values[0], values[-1] + 1)):
             return f"{values[0]} to {values[-1]}"
+    if len(values) > 1 and all(hasattr(v, "shape") for v in values):
+        return f"({len(values)} sets)"
     texts = [_brief(v) for v in values]
     return ", ".join(texts) if len(texts) <= 8 else ", ".join([*texts[:6], "...", texts[-1]])
 
@@ -89,7 +94,7 @@ def _brief(value: Any) -> str:
         return str(value).lower()
     shape = getattr(value, "shape", None)
     if shape:
-        return f"({' x '.join(map(str, shape))} counts)"
+        return f"({' x '.join(map(str, shape))})"
     written = str(value)
     return written if len(written) <= 40 else written[:37] + "..."
 
@@ -97,12 +102,12 @@ def _brief(value: Any) -> str:
 def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
     """What a clean schedule costs and gives, in words, beside what no schedule can go below."""
 
-    def least(name: str) -> str:
-        return f" (at least {facts[name]})" if facts.get(name) is not None else ""
+    def least(name: str, how: str = "") -> str:
+        return f" ({how}at least {facts[name]})" if facts.get(name) is not None else ""
 
     if "rounds" in facts:
-        yield (f"{facts['rounds']} rounds{least('rounds_bound')}, {facts['messages']:,} messages over "
-               f"{facts['links']:,} links")
+        yield (f"{facts['rounds']} rounds{least('rounds_bound', 'with one message at a time ')}, "
+               f"{facts['messages']:,} messages over {facts['links']:,} links")
         yield (f"sent by a rank: {facts['sent_most']}{least('sent_bound')}; received: {facts['received_most']}"
                f"{least('received_bound')}; over one link: {facts['link_most']}")
     if facts.get("depth"):

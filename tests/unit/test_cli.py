@@ -137,7 +137,7 @@ def test_a_reader_that_goes_away_is_no_error():
 
 def test_output_that_cannot_be_encoded_is_replaced():
     done = python(None, "-m", "schedlang", "verify", "x\u6f22.sched",
-                  env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+                  env={**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"})
     assert done.returncode == 2 and "Traceback" not in done.stderr and "x?.sched" in done.stdout + done.stderr
 
 
@@ -180,7 +180,7 @@ def test_bad_rank_counts(text):
 
 @pytest.mark.parametrize(("text", "values"), [
     ("k=3", [3]), ("k=-3", [-3]), ("k=true", [True]), ("k=false", [False]), ("k=sum", ["sum"]), ("k=1..4", [1, 2, 3]),
-    ("k=1,2,4", [1, 2, 4]), (" k = 7", [7]), ("k=[0,2,1]", [[0, 2, 1]]), ("k=[[1],[]]", [[[1], []]]),
+    ("k=1,2,4", [1, 2, 4]), (" k = 7", [7]), ("k=[0,2,1]", [[0, 2, 1]]), ("k=2**10", [1024]),
     ("k=true,false", [True, False])])
 def test_parameters(text, values):
     assert common.parameters([text]) == {"k": values}
@@ -191,7 +191,7 @@ def test_bad_parameters(texts):
     assert "-p" in fails(common.parameters, texts)
 
 
-@pytest.mark.parametrize("text", ["k=", "k=1 +", "k=f(", "k=(((", "k=x + 1", "k=2**10", "k=[1..3]", "k=@"])
+@pytest.mark.parametrize("text", ["k=", "k=1 +", "k=f(", "k=(((", "k=x + 1", "k=1 // 0", "k=@"])
 def test_values_that_are_none(text):
     with pytest.raises(SchedError):
         common.parameters([text])

@@ -1,0 +1,91 @@
+"""What the README and the documentation show is what happens."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from schedlang.cli import main
+from schedlang.expand import cases, expand, load_text
+from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
+from schedlang.source import Source
+from schedlang.syntax import parse
+from schedlang.verify import verify
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LANGUAGE = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+
+
+def blocks(text, language=""):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+def is_file(block):
+    return re.match(r"(#.*\n)*(schedule|fn|import) ", block) is not None
+
+
+SOURCES = [block for text in (README, LANGUAGE, QUICKSTART) for block in blocks(text)
+           if is_file(block) or re.search(r"^ *(on|for|use|collective) ", block, re.M)]
+
+
+@pytest.mark.parametrize("block", SOURCES, ids=lambda b: b.split("\n")[0][:40])
+def test_every_piece_of_language_parses(block):
+    text = block if is_file(block) else "schedule piece(ranks):\n" + re.sub(r"^(?=.)", "    ", block, flags=re.M)
+    _, findings = parse(Source("piece", text))
+    assert not findings
+
+
+@pytest.mark.parametrize("block", [b for b in SOURCES if b.startswith("schedule") and "shout" not in b],
+                         ids=lambda b: b.split("\n")[0][:40])
+def test_every_shown_schedule_is_right(block):
+    program = load_text(block)
+    for values in cases(program, program.names[0], ranks=None, params={}):
+        params = {k: v for k, v in values.items() if k != "ranks"}
+        table, findings = expand(program, program.names[0], ranks=values["ranks"], params=params)
+        assert table is not None, findings
+        verdict = verify(table)
+        assert verdict.ok, (values, verdict.diagnostics)
+
+
+def test_the_language_page_names_everything():
+    for name in (*COLLECTIVES, *REDUCE_OPS, *BUILTINS):
+        assert re.search(rf"`[^`]*\b{name}\b[^`]*`", LANGUAGE), f"docs/language.md does not mention {name}"
+
+
+@pytest.fixture
+def tour(tmp_path, monkeypatch):
+    """The versions of shout.sched that the README goes through, as functions that put them into the current folder."""
+    (first,) = [b for b in blocks(README) if b.startswith("schedule shout")]
+    versions = {
+        "faulty": first,
+        "clean": first.replace("for r in 0..ranks:", "for r in 1..ranks:"),
+        "missing": first.replace("for r in 0..ranks:", "for r in 1..ranks:").replace("for r in 1..", "for r in 2..", 1),
+    }
+    assert len(set(versions.values())) == 3
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return lambda name: (tmp_path / "shout.sched").write_text(versions[name])
+
+
+def test_the_tour_of_the_readme(tour, capsys):
+    shown = blocks(README, "console")
+    assert len(shown) == 5
+    for version, block in zip(("faulty", "clean", "missing", "clean", "clean"), shown, strict=True):
+        tour(version)
+        command, _, output = block.partition("\n")
+        assert command.startswith("$ schedlang ")
+        main.main(command.split()[2:])
+        masked = [re.sub(r"\d[\d.e+-]*", "#", text) if " run " in command else text
+                  for text in (output, capsys.readouterr().out)]
+        assert masked[0].split() == masked[1].split()
+
+
+def test_the_readmes_python(tour):
+    tour("clean")
+    (code,) = blocks(README, "python")
+    names = {}
+    exec(code, names)
+    assert all((out == names["np"].arange(10.0) * 6).all() for out in names["outputs"])
