@@ -380,12 +380,14 @@ def working_table(rng: random.Random, collective: str | None = None, flawless: b
     chunks = ranks * blocks if kind.family in ("blocked", "vector") else rng.randint(1, 4)
     counts = None
     if kind.family == "vector":
-        counts = np.array([rng.randint(1, 3) for _ in range(ranks * (ranks if name == "alltoallv" else 1))], np.int64)
-        counts = counts.reshape(ranks, ranks) if name == "alltoallv" else counts
+        least = rng.choice([0, 1, 1])
+        shape = (ranks, ranks) if name == "alltoallv" else (ranks,)
+        counts = np.array([rng.randint(least, 3) for _ in range(ranks ** len(shape))], np.int64).reshape(shape)
     about = Collective(
         name, op=rng.choice(["sum", "max", "avg"]) if kind.reduces else None,
         root=rng.randrange(ranks) if kind.rooted else None,
-        inplace=kind.family in ("barrier", "custom") or (kind.long != "both" and rng.random() < 0.5), counts=counts)
+        inplace=kind.family in ("barrier", "custom") or (kind.long != "both" and rng.random() < 0.5), counts=counts,
+        counts_read=counts is not None and rng.random() < 0.5)
     chunks = 1 if kind.family == "barrier" else chunks
     world = World(rng, ranks)
     scratch = (Buffer("s", world.scratch), Buffer("h", world.scratch, place="host"))

@@ -24,7 +24,7 @@ from schedlang.interpret.order import Adversarial, InOrder, Order, Random
 from schedlang.interpret.outcome import Blocked, Outcome, Race, Wrong
 from schedlang.interpret.program import load
 from schedlang.interpret.run import Backend, Numbers, Payload, Symbols, backend
-from schedlang.interpret.sizes import Sizes
+from schedlang.interpret.sizes import always_empty
 from schedlang.ir.table import Array, OpTable
 
 __all__ = ["Backend", "Blocked", "Location", "Outcome", "Race", "Wrong", "backend", "interpret"]
@@ -59,7 +59,7 @@ def interpret(table: OpTable, inputs: Sequence[Mapping[str, Array] | None] | int
     machine.run()
     finished = all(lane.at == len(lane.steps) for lane in program.lanes)
     outputs, wrong = payload.judge(machine.memory)
-    empty = Sizes.nominal(table).empty()
+    empty = always_empty(table)
     facts: dict[str, Any] = {}
     if clocks:
         facts["ambiguous"] = findings.ambiguous(program)

@@ -15,7 +15,7 @@ from schedlang.interpret.machine import Machine, Model
 from schedlang.interpret.order import InOrder
 from schedlang.interpret.outcome import Wrong
 from schedlang.interpret.program import load
-from schedlang.interpret.sizes import Sizes
+from schedlang.interpret.sizes import Sizes, always_empty
 from schedlang.interpret.values import Combine, combiner, finish
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
@@ -41,18 +41,18 @@ class Symbols:
         self._table, self._conditions = table, conditions(table)
         self._names = self._conditions.initial
         self._index = {name: i for i, name in enumerate(self._names)}
-        self._sizes = Sizes.nominal(table)
+        self._empty = always_empty(table)
         units = np.eye(len(self._names), dtype=np.int64)
         self.memory: dict[Location, Array] = {name: units[i] for i, name in enumerate(self._names)}
-        _fill_empty_parts(table, self._sizes, self.memory, np.zeros(len(self._names), np.int64))
+        for location in self._empty:
+            self.memory.setdefault(location, np.zeros(len(self._names), np.int64))
         self.combine = combiner("sum")
         self.capacity: Mapping[Location, int] | None = None
 
     def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
         wrong: list[Wrong] = []
         for location, sources in self._conditions.results.items():
-            rank, buffer, chunk = location
-            if self._sizes.of(buffer, rank)[chunk] == 0:
+            if location in self._empty:
                 continue
             expected = np.bincount([self._index[s] for s in sources], minlength=len(self._names))
             held = memory.get(location)
@@ -103,7 +103,8 @@ class Numbers:
             for chunk, (start, stop) in zip(chunks, pairwise(cuts), strict=True):
                 self.memory[rank, buffer, chunk] = given[start:stop].astype(held)
         self._initial = dict(self.memory)
-        _fill_empty_parts(table, self._sizes, self.memory, np.zeros(0, held))
+        for location in self._sizes.without_elements():
+            self.memory.setdefault(location, np.zeros(0, held))
 
     @classmethod
     def random(cls, table: OpTable, seed: int, op: str | None = None, dtype: str = "int64",
@@ -166,15 +167,6 @@ def _by_buffer(locations: Sequence[Location]) -> dict[tuple[int, int], list[int]
     for rank, buffer, chunk in sorted(locations):
         found.setdefault((rank, buffer), []).append(chunk)
     return found
-
-
-def _fill_empty_parts(table: OpTable, sizes: Sizes, memory: dict[Location, Array], empty: Array) -> None:
-    """A part of no elements has nothing that could be uninitialised."""
-    for b in range(len(table.buffers)):
-        for r in range(table.ranks):
-            for c, length in enumerate(sizes.of(b, r)):
-                if length == 0:
-                    memory.setdefault((r, b, c), empty)
 
 
 def _elements(table: OpTable, given: Mapping[tuple[int, str], int]) -> int:

@@ -16,6 +16,14 @@ def divide(elements: int, parts: int) -> list[int]:
     return [elements // parts + (1 if i < elements % parts else 0) for i in range(parts)]
 
 
+def always_empty(table: OpTable) -> set[Location]:
+    """The locations that have no elements in any run that a proof speaks of: the tokens of a barrier, and parts whose
+    count is zero where the schedule depends on the counts (where it does not, a proof holds for all counts)."""
+    if table.collective.counts is not None and not table.collective.counts_read:
+        return set()
+    return Sizes.nominal(table).without_elements()
+
+
 class Sizes:
     """The lengths of all parts when the collective is one of ``elements`` elements.
 
@@ -53,8 +61,8 @@ class Sizes:
         """One element a chunk, or as many as the counts say; none in a barrier."""
         return cls(table, 1 if table.collective.name == "custom" else table.chunks)
 
-    def empty(self) -> set[Location]:
-        """The locations that have no elements: nothing is ever read or written there."""
+    def without_elements(self) -> set[Location]:
+        """The locations where there is nothing to read or write."""
         return {(r, b, c) for r in range(self._table.ranks) for b in range(len(self._table.buffers))
                 for c, length in enumerate(self.of(b, r)) if not length}
 
