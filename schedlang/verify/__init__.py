@@ -135,7 +135,7 @@ def _costs(table: OpTable, matched: matching.Matching, found: Order) -> dict[str
     limit = facts.bounds(table.collective.name, table.ranks)
     if limit.rounds is not None:
         costs["rounds_bound"] = limit.rounds
-    return {**costs, **facts.traffic(table), "depth": deadlock.least_depth(table, matched, found)}
+    return {**costs, **facts.traffic(table), "least_depth": deadlock.least_depth(table, matched, found)}
 
 
 def _values(report: _Report, table: OpTable, matched: matching.Matching, found: Order, ill: Steps,
@@ -149,7 +149,7 @@ def _values(report: _Report, table: OpTable, matched: matching.Matching, found: 
         return
     moving = carriers(table, matched, found, before_after.locations, ill)
     program = Program.of(moving)
-    report.facts["scratch"] = facts.peak_scratch(table, moving, before_after)
+    report.facts["peak_scratch"] = facts.peak_scratch(table, moving, before_after)
     reduces = bool(moving.adds.any()) or moving.operand is not None
     held = judge(table, program, before_after, agree=kind.shared and reduces)
     report.facts["exact"] = held.doubt == 0

@@ -13,6 +13,7 @@ different lengths say nothing about each other (`counts` that the source does no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,13 @@ class Conditions:
 
     def origin(self, contribution: int) -> int:
         """The location that starts with a contribution."""
-        return int(self.initial_at[np.flatnonzero(self.initial == contribution)[0]])
+        return int(self._origins[contribution])
+
+    @cached_property
+    def _origins(self) -> Array:
+        origins = np.full(self.contributions, NONE, np.int64)
+        origins[self.initial] = self.initial_at
+        return origins
 
 
 def conditions(table: OpTable) -> Conditions:

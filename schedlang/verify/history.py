@@ -34,7 +34,8 @@ class History:
     """What one location holds at the end, and how it came there.
 
     ``contributions``: the number of each bit. ``writers``: the carriers whose values make up the content, from the last
-    plain write on. ``moved``: what each carrier of the slice carried. ``repeats``: additions in walking order that
+    plain write on. ``moved``: what each carrier of the slice carried. ``copied``: for carriers that read a location,
+    which, and whose values made up its content then. ``repeats``: additions in walking order that
     added contributions already there: (carrier, bits). ``mixes``: all additions: (carrier, old bits, added bits).
     """
 
@@ -43,6 +44,7 @@ class History:
     contributions: list[int] = field(default_factory=list)
     writers: list[int] = field(default_factory=list)
     moved: dict[int, Value] = field(default_factory=dict)
+    copied: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
     repeats: list[tuple[int, int]] = field(default_factory=list)
     mixes: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -96,6 +98,7 @@ def history(program: Program, conditions: Conditions, location: int) -> History:
         for c, w in zip(who.tolist(), where.tolist(), strict=True):
             if event == READ:
                 moved[c] = at(w)
+                found.copied[c] = w, list(writers.get(w, ()))
             elif event == OPERATE:
                 operands[c] = at(w)
             elif event == PASS:
@@ -156,24 +159,23 @@ class Trail:
 class _Tracing(Walk):
     """A walk that watches one contribution."""
 
-    last: tuple[int, int] = (NONE, NONE)
+    def __init__(self, program: Program, conditions: Conditions, contribution: int) -> None:
+        super().__init__(program, [Traces(contribution)], conditions.locations.total, conditions.initial_at,
+                         conditions.initial)
+        self.last, self.to, self.lost = NONE, conditions.origin(contribution), NONE
 
-    def landing(self, who: Array, where: Array, values: Array) -> None:
-        held = np.flatnonzero(values[:, 1])
+    def landing(self, who: Array, where: Array, brought: Array, stored: Array) -> None:
+        held = np.flatnonzero(brought[:, 1])
         if len(held):
-            self.last = int(who[held[-1]]), int(where[held[-1]])
-            self.lost = NONE
-        elif self.last[1] != NONE:
-            over = np.flatnonzero(where == self.last[1])
+            self.last, self.to, self.lost = int(who[held[-1]]), int(where[held[-1]]), NONE
+        elif self.lost == NONE:
+            over = np.flatnonzero((where == self.to) & (stored[:, 1] == 0))
             if len(over):
                 self.lost = int(who[over[-1]])
-
-    lost: int = NONE
 
 
 def trail(program: Program, conditions: Conditions, contribution: int) -> Trail:
     """Follow a contribution through the whole walk."""
-    walk = _Tracing(program, [Traces(contribution)], conditions.locations.total, conditions.initial_at,
-                    conditions.initial)
+    walk = _Tracing(program, conditions, contribution)
     walk.run()
-    return Trail(*walk.last, walk.lost)
+    return Trail(walk.last, walk.to, walk.lost)

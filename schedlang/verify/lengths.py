@@ -58,8 +58,8 @@ class _Lengths(Walk):
         self.shorter: list[tuple[Array, Array]] = []
         self.unequal: list[tuple[Array, Array]] = []
 
-    def landing(self, who: Array, where: Array, values: Array) -> None:
-        there, value = self.lengths[where], values[:, 1].astype(np.int64)
+    def landing(self, who: Array, where: Array, brought: Array, stored: Array) -> None:
+        there, value = self.lengths[where], brought[:, 1].astype(np.int64)
         bad = (there != NONE) & ((value != there) if self.unordered else (value < there))
         if bad.any():
             self.shorter.append((who[bad], where[bad]))

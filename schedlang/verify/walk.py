@@ -170,20 +170,22 @@ class Walk:
                 if event == PUT:
                     if len(operands):
                         moved = self._yield(moved.copy(), who, operands, slots)
+                    stored = moved
                 else:
                     old = gather(cells, where)
                     self._check(old, ADD, who, where)
-                    moved = self.combine(who, old, moved)
-                self.landing(who, where, moved)
-                cells[where] = moved.view(record)[:, 0]
+                    stored = self.combine(who, old, moved)
+                self.landing(who, where, moved, stored)
+                cells[where] = stored.view(record)[:, 0]
         if not self._uninitialised:
             none = np.zeros(0, np.int64)
             return Reads(none, none, none)
         carriers, events, places = zip(*self._uninitialised, strict=True)
         return Reads(np.concatenate(carriers), np.repeat(events, [len(x) for x in carriers]), np.concatenate(places))
 
-    def landing(self, who: Array, where: Array, values: Array) -> None:
-        """Called before values are stored; for walks that look at them."""
+    def landing(self, who: Array, where: Array, brought: Array, stored: Array) -> None:
+        """Called when values land, with what carriers bring and what locations will hold; for walks that look at
+        them."""
 
     def combine(self, who: Array, into: Array, other: Array) -> Array:
         """``into`` with ``other`` reduced into it, in place."""

@@ -197,7 +197,8 @@ def worlds(draw):
     if name == "custom":
         for r in range(n):
             if draw(st.booleans()):
-                picked = draw(st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, chunks - 1)), min_size=1, max_size=3))
+                source = st.tuples(st.integers(0, n - 1), st.integers(0, chunks - 1))
+                picked = draw(st.sets(source, min_size=1, max_size=3))
                 must["output", r, 0] = Counter(sorted(picked))
             elif (held := world.cells.get(("output", r, 0), SPOILT)[0]) and "spoilt" not in held:
                 must["output", r, 0] = Counter(set(held))
@@ -208,7 +209,8 @@ def worlds(draw):
         world.collective = Collective("custom", "sum", ensures=Ensures(
             np.array([index[b] for b, _, _ in results], np.int64), np.array([r for _, r, _ in results], np.int64),
             np.array([c for _, _, c in results], np.int64), np.cumsum([0, *map(len, sources)]),
-            np.zeros(len(flat), np.int64), np.array([r for r, _ in flat], np.int64), np.array([c for _, c in flat], np.int64)))
+            np.zeros(len(flat), np.int64), np.array([r for r, _ in flat], np.int64),
+            np.array([c for _, c in flat], np.int64)))
     return world, must
 
 
