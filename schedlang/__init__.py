@@ -1,7 +1,7 @@
 """A language for schedules of collective communication: write one, prove it, run it.
 
-``load`` reads a schedule, a :class:`Schedule` is called with the arrays of all ranks. What cannot be used or goes wrong is a
-:class:`SchedError`, whose ``diagnostics`` say what, where and how to mend it.
+``load`` reads a schedule, a :class:`Schedule` is called with the arrays of all ranks. What cannot be used or goes
+wrong is a :class:`SchedError`, whose ``diagnostics`` say what, where and how to mend it.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from schedlang.ir.table import Array
 class Taken:
     """An array of the caller's as NumPy sees it.
 
-    ``values``: its elements in C order, one-dimensional, perhaps sharing the caller's memory: only read it. ``library`` and
-    ``device``: where it came from. ``give(result)`` makes such an array of a NumPy array of any shape.
+    ``values``: its elements in C order, one-dimensional, perhaps sharing the caller's memory: only read it.
+    ``library`` and ``device``: where it came from. ``give(result)`` makes such an array of a NumPy array of any
+    shape.
     """
 
     values: Array

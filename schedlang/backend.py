@@ -38,17 +38,19 @@ class Backend(Protocol):
             accumulate: str | None = None, progress: Progress | None = None) -> list[dict[str, Array]]:
         """Execute ``table`` once.
 
-        ``inputs[r]``: for rank r, the contents of each buffer that the precondition initialises there, as a one-dimensional
-        array of elements in chunk order, nothing else (so a broadcast's other ranks have an empty mapping, and an in-place
-        all-gather's ``data`` is the rank's own block). All arrays have one dtype. They are only read.
+        ``inputs[r]``: for rank r, the contents of each buffer that the precondition initialises there, as a
+        one-dimensional array of elements in chunk order, nothing else (so a broadcast's other ranks have an empty
+        mapping, and an in-place all-gather's ``data`` is the rank's own block). All arrays have one dtype. They are
+        only read.
 
-        Returns, per rank, the contents of what the postcondition names, in the same form (an in-place reduce-scatter's
-        ``data`` is the own block, a reduce leaves an empty mapping at other ranks; of a `custom` collective, the whole of
-        every buffer that an ``ensure`` names on that rank). The arrays share no memory with the inputs.
+        Returns, per rank, the contents of what the postcondition names, in the same form (an in-place
+        reduce-scatter's ``data`` is the own block, a reduce leaves an empty mapping at other ranks; of a `custom`
+        collective, the whole of every buffer that an ``ensure`` names on that rank). The arrays share no memory with
+        the inputs.
 
-        ``op``: the reduction operator, a key of ``ops.REDUCE_OPS``. ``accumulate``: the dtype in which values are held and
-        combined from start to end (then rounded once to the inputs' dtype); None: the inputs' own, every operation
-        rounding to it.
+        ``op``: the reduction operator, a key of ``ops.REDUCE_OPS``. ``accumulate``: the dtype in which values are
+        held and combined from start to end (then rounded once to the inputs' dtype); None: the inputs' own, every
+        operation rounding to it.
 
         Raises SchedError (SL801..803) where the arrays do not fit the table.
         """
@@ -85,7 +87,8 @@ def _load(name: str) -> Backend:
         raise SchedError(error("SL804", f"the back end {name} ({where}) cannot be loaded: {cause}",
                                help=_choices(name))) from cause
     if not isinstance(found, Backend):
-        raise SchedError(error("SL804", f"{where} is no back end: it lacks name, available() or run()", help=_choices(name)))
+        raise SchedError(error("SL804", f"{where} is no back end: it lacks name, available() or run()",
+                               help=_choices(name)))
     return found
 
 

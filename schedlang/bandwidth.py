@@ -1,7 +1,7 @@
 """Bandwidths as nccl-tests defines them (its doc/PERFORMANCE.md), so that figures can be laid beside each other.
 
-Algorithm bandwidth is bytes over time, the bytes of the buffer, or of the long buffer where there are ``ranks`` blocks. Bus
-bandwidth is that times what each link must carry at least, as a share of those bytes.
+Algorithm bandwidth is bytes over time, the bytes of the buffer, or of the long buffer where there are ``ranks``
+blocks. Bus bandwidth is that times what each link must carry at least, as a share of those bytes.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class Bound:
 
 
 def bind(table: OpTable, inputs: Sequence[Mapping[str, Array]]) -> Bound:
-    """Raises SchedError: SL801 where arrays are missing, superfluous or of different sizes, SL802 where their size does not
-    fit the collective, SL803 where the dtypes differ or schedules do not run on them."""
+    """Raises SchedError: SL801 where arrays are missing, superfluous or of different sizes, SL802 where their size
+    does not fit the collective, SL803 where the dtypes differ or schedules do not run on them."""
     if len(inputs) != table.ranks:
         raise SchedError(error("SL801", f"the schedule has {table.ranks} ranks, but there are inputs for {len(inputs)}",
                                help="give one entry a rank"))
@@ -79,7 +79,8 @@ def bind(table: OpTable, inputs: Sequence[Mapping[str, Array]]) -> Bound:
         for name, array in given.items():
             here = f"{name} on rank {rank}"
             if array.ndim != 1:
-                raise SchedError(error("SL801", f"{here} has {array.ndim} dimensions, not 1", help="flatten it: array.reshape(-1)"))
+                raise SchedError(error("SL801", f"{here} has {array.ndim} dimensions, not 1",
+                                       help="flatten it: array.reshape(-1)"))
             mine = of_array(array)
             elements = _elements(table, here, len(array), len(ranges[name]))
             first = first or (here, mine, len(array), elements)
@@ -95,7 +96,8 @@ def bind(table: OpTable, inputs: Sequence[Mapping[str, Array]]) -> Bound:
         for name, array in given.items():
             needed = int(bound.lengths(index_of(table, name), rank, ranges[name]).sum())
             if needed != len(array):
-                raise SchedError(error("SL802", f"{name} on rank {rank} has {len(array)} elements, where {needed} belong",
+                raise SchedError(error(
+                    "SL802", f"{name} on rank {rank} has {len(array)} elements, where {needed} belong",
                                        help=f"give it {needed} elements"))
     return bound
 
@@ -115,7 +117,8 @@ def _elements(table: OpTable, here: str, length: int, chunks: int) -> int:
     """The elements of the collective that an array over ``chunks`` chunks makes; of `custom`, those of one chunk."""
     family = COLLECTIVES[table.collective.name].family
     if family == "barrier" and length:
-        raise SchedError(error("SL802", f"{here} has {length} elements, but a barrier moves no data", help="give an empty array"))
+        raise SchedError(error("SL802", f"{here} has {length} elements, but a barrier moves no data",
+                               help="give an empty array"))
     if family == "custom":
         if length % chunks:
             near = [n for n in (length // chunks * chunks, (length // chunks + 1) * chunks) if n]

@@ -31,7 +31,8 @@ class Call:
         wanted = starts(table)
         if COLLECTIVES[table.collective.name].family == "barrier":
             _require_nothing(table, inputs)
-            return cls(table, [{name: np.zeros(0, np.float32) for name in here} for here in wanted], [{} for _ in wanted], False)
+            tokens = [{name: np.zeros(0, np.float32) for name in here} for here in wanted]
+            return cls(table, tokens, [{} for _ in wanted], False)
         taken = [_taken(r, entry, wanted[r]) for r, entry in enumerate(_entries(table, inputs))]
         _require_one_kind(table, taken)
         flat = [{name: t.values for name, t in here.items() if name} for r, here in enumerate(taken)]
@@ -52,15 +53,18 @@ class Call:
         return [_plain({name: like.give(value) for name, value in here.items()}) for here in shaped]
 
 
-def call(table: OpTable, inputs: Any, backend: Backend, *, accumulate: str | None = None, progress: Progress | None = None) -> Any:
+def call(table: OpTable, inputs: Any, backend: Backend, *, accumulate: str | None = None,
+         progress: Progress | None = None) -> Any:
     """See :meth:`schedlang.schedule.Schedule.__call__`."""
     this = Call.of(table, inputs)
-    return this.results(backend.run(table, this.inputs, op=table.collective.op, accumulate=accumulate, progress=progress))
+    op = table.collective.op
+    return this.results(backend.run(table, this.inputs, op=op, accumulate=accumulate, progress=progress))
 
 
 def _require_nothing(table: OpTable, inputs: Any) -> None:
     if inputs is not None and not (isinstance(inputs, (list, tuple)) and all(entry is None for entry in inputs)):
-        raise SchedError(error("SL801", f"{table.name} is a barrier, which takes no arrays", help="call it without inputs"))
+        raise SchedError(error("SL801", f"{table.name} is a barrier, which takes no arrays",
+                               help="call it without inputs"))
 
 
 def _entries(table: OpTable, inputs: Any) -> list[Any]:
@@ -83,10 +87,12 @@ def _entries(table: OpTable, inputs: Any) -> list[Any]:
 
 
 def _taken(rank: int, entry: Any, wanted: Mapping[str, range]) -> dict[str, Taken]:
-    """A rank's arrays by buffer name. Where the collective reads nothing at a rank, an array there is only looked at."""
+    """A rank's arrays by buffer name. Where the collective reads nothing at a rank, an array there is only looked
+    at."""
     if entry is None:
         if wanted:
-            raise SchedError(error("SL801", f"rank {rank} has no input", help=f"give it an array for {', '.join(wanted)}"))
+            raise SchedError(error("SL801", f"rank {rank} has no input",
+                                   help=f"give it an array for {', '.join(wanted)}"))
         return {}
     if isinstance(entry, Mapping):
         return {str(name): take(value, f"{name} of rank {rank}") for name, value in entry.items()}
@@ -101,27 +107,35 @@ def _require_one_kind(table: OpTable, taken: Sequence[Mapping[str, Taken]]) -> N
     given = [(rank, t) for rank, here in enumerate(taken) for t in here.values()]
     for rank, t in given[1:]:
         first_rank, first = given[0]
+
+        def differs(code: str, mine: str, other: str, help: str, rank: int = rank, at: int = first_rank) -> SchedError:
+            return SchedError(error(code, f"the input of rank {rank} {mine}, but that of rank {at} {other}", help=help))
+
         if t.dtype != first.dtype:
-            raise SchedError(error("SL803", f"the input of rank {rank} is {t.dtype.name}, but that of rank {first_rank} is "
-                                            f"{first.dtype.name}", help="convert all inputs to one dtype"))
+            raise differs("SL803", f"is {t.dtype.name}", f"is {first.dtype.name}", "convert all inputs to one dtype")
         if (t.library, t.device) != (first.library, first.device):
-            raise SchedError(error("SL801", f"the input of rank {rank} is a {t.kind}, but that of rank {first_rank} is a "
-                                            f"{first.kind}", help="bring all inputs to one library and device"))
+            raise differs("SL801", f"is a {t.kind}", f"is a {first.kind}", "bring all inputs to one library and device")
         if family in ("whole", "blocked") and t.shape != first.shape:
-            raise SchedError(error("SL801", f"the input of rank {rank} has shape {t.shape}, but that of rank {first_rank} has "
-                                            f"{first.shape}", help="all ranks bring arrays of one shape"))
-    for rank, t in given:
-        if family == "vector" and len(t.shape) != 1:
-            raise SchedError(error("SL801", f"the input of rank {rank} has shape {t.shape}, but the counts of "
-                                            f"{table.collective.name} are of elements in one dimension",
-                                   help="flatten it: array.reshape(-1)"))
+            raise differs("SL801", f"has shape {t.shape}", f"has {first.shape}", "all ranks bring arrays of one shape")
+    if family == "vector":
+        for rank, t in given:
+            if len(t.shape) != 1:
+                raise SchedError(error("SL801", f"the input of rank {rank} has shape {t.shape}, but the counts of "
+                                                f"{table.collective.name} are of elements in one dimension",
+                                       help="flatten it: array.reshape(-1)"))
     if family == "blocked" and given and _divides(table):
-        shape = given[0][1].shape
-        if not shape or shape[0] % table.ranks:
-            near = [] if not shape else [n for n in (shape[0] // table.ranks * table.ranks,
-                                                     (shape[0] // table.ranks + 1) * table.ranks) if n]
-            raise SchedError(error("SL802", f"the inputs have shape {shape}, whose first dimension {table.ranks} ranks do not divide",
-                                   help=f"make it {' or '.join(map(str, near))}" if near else "give at least one dimension"))
+        _require_blocks(given[0][1].shape, table.ranks)
+
+
+def _require_blocks(shape: tuple[int, ...], ranks: int) -> None:
+    if not shape:
+        raise SchedError(error("SL802", "the inputs have no dimension to divide between ranks",
+                               help="give at least one dimension"))
+    if shape[0] % ranks:
+        below = shape[0] // ranks * ranks
+        raise SchedError(error(
+            "SL802", f"the inputs have shape {shape}, whose first dimension {ranks} ranks do not divide",
+            help=f"make it {f'{below} or ' if below else ''}{below + ranks}"))
 
 
 def _divides(table: OpTable) -> bool:

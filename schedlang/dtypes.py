@@ -27,7 +27,8 @@ class Dtype:
 
     @property
     def roundoff(self) -> float:
-        """The unit roundoff u of round-to-nearest: half the distance from 1 to the next number; 0 where nothing rounds."""
+        """The unit roundoff u of round-to-nearest: half the distance from 1 to the next number; 0 where nothing
+        rounds."""
         return float(finfo(self.numpy).eps) / 2 if self.kind == "f" else 0.0
 
     @property
@@ -56,7 +57,8 @@ def named(word: str) -> Dtype:
     """The dtype written ``word``: its name or its short name. Raises SchedError (SL803) where there is none."""
     found = DTYPES.get(word.lower()) or next((d for d in DTYPES.values() if d.short == word.lower()), None)
     if found is None:
-        raise SchedError(error("SL803", f"{word} is no dtype that schedules run on", help=f"choose one of: {', '.join(DTYPES)}"))
+        raise SchedError(error("SL803", f"{word} is no dtype that schedules run on",
+                               help=f"choose one of: {', '.join(DTYPES)}"))
     return found
 
 
@@ -64,10 +66,10 @@ def of_array(array: Any) -> Dtype:
     """The dtype of a NumPy array. Raises SchedError (SL803) where schedules do not run on it."""
     found = next((d for d in DTYPES.values() if d.numpy == array.dtype), None)
     if found is None:
-        swapped = array.dtype.kind in "fiu" and not array.dtype.isnative
-        raise SchedError(error("SL803", f"schedules do not run on arrays of dtype {array.dtype}",
-                               help=f"convert it to native byte order: array.astype({array.dtype.newbyteorder('=').name!r})"
-                               if swapped else f"convert it to one of: {', '.join(DTYPES)}"))
+        help = f"convert it to one of: {', '.join(DTYPES)}"
+        if array.dtype.kind in "fiu" and not array.dtype.isnative:
+            help = f"convert it to native byte order: array.astype({array.dtype.newbyteorder('=').name!r})"
+        raise SchedError(error("SL803", f"schedules do not run on arrays of dtype {array.dtype}", help=help))
     return found
 
 
@@ -78,7 +80,7 @@ def require_defined(op: str, dtype: Dtype) -> None:
                                help="use an integer dtype, or one of: sum, prod, min, max, avg"))
     if dtype.kind == "b" and op in ("sum", "prod", "avg"):
         raise SchedError(error("SL803", f"{op} is not defined for bool",
-                               help="use bor (true where any is) or band (true where all are), or convert to an integer dtype"))
+                               help="use bor (true where any is) or band (true where all are), or an integer dtype"))
 
 
 def accumulator(word: str | None, dtype: Dtype) -> Dtype:

@@ -21,15 +21,17 @@ from schedlang.ops import COLLECTIVES
 
 DEFAULT_ELEMENTS = 1 << 18
 
-_UNITS = {"": 1, "b": 1, **{f"{p}{i}b": (1024 if i else 1000) ** (k + 1) for k, p in enumerate("kmgt") for i in ("i", "")},
-          **{p: 1024 ** (k + 1) for k, p in enumerate("kmgt")}}
+_UNITS = {"": 1, "b": 1}
+for _power, _prefix in enumerate("kmgt", 1):
+    _UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
 
 
 def bytes_of(text: str) -> int:
     """A size in bytes: ``4096``, ``64MiB``, ``1.5GB``; ``K M G T`` alone are binary. Raises SchedError (SL806)."""
     match = re.fullmatch(r"\s*(\d{1,19})(\.\d{1,9})?\s*([A-Za-z]*)\s*", text)
     if match is None or match[3].lower() not in _UNITS:
-        raise SchedError(error("SL806", f"{text!r} is no size", help="write a number of bytes, for example 4096, 64MiB or 1.5GB"))
+        raise SchedError(error("SL806", f"{text!r} is no size",
+                               help="write a number of bytes, for example 4096, 64MiB or 1.5GB"))
     unit = _UNITS[match[3].lower()]
     whole, fraction = int(match[1]), match[2] or ""
     part = int(fraction[1:] or 0) * unit
@@ -40,8 +42,8 @@ def bytes_of(text: str) -> int:
 
 
 def sized(table: OpTable, dtype: Dtype, elements: int | None = None, size: int | None = None) -> Layout:
-    """The sizes of a run of ``elements``, or of ``size`` bytes of the buffer (of the long one where there are blocks), or of
-    about a mebibyte where nothing is said.
+    """The sizes of a run of ``elements``, or of ``size`` bytes of the buffer (of the long one where there are
+    blocks), or of about a mebibyte where nothing is said.
 
     Raises SchedError (SL802), with the nearest sizes that fit.
     """
@@ -50,7 +52,8 @@ def sized(table: OpTable, dtype: Dtype, elements: int | None = None, size: int |
     if size is not None:
         if size % itemsize:
             below = size // itemsize * itemsize
-            raise SchedError(error("SL802", f"{size} bytes are no whole number of elements of {dtype.name}, which have {itemsize}",
+            raise SchedError(error(
+                "SL802", f"{size} bytes are no whole number of elements of {dtype.name}, which have {itemsize}",
                                    help=f"the nearest that are: {below} and {below + itemsize} bytes"))
         elements = size // itemsize
     if elements is None and family not in ("vector", "barrier"):
@@ -88,20 +91,20 @@ def _random(generator: np.random.Generator, length: int, dtype: Dtype, op: str |
     values *= 2
     values -= 1
     if op == "prod":
-        values = np.copysign(1 + values / max(2, ranks), generator.random(length, np.float32).astype(values.dtype) - 0.5)
+        values = np.copysign(1 + values / max(2, ranks), generator.random(length) - 0.5)
     return values.astype(dtype.numpy, copy=False)
 
 
 def from_file(path: str, table: OpTable, dtype: Dtype | None) -> Any:
-    """The inputs in an .npz file (one array a rank: rank0, rank1, ..., or rank0.BUFFER; or a single stacked array), or a
-    stacked one in an .npy file; converted to ``dtype`` where one is given. NumPy stores bfloat16 as two bytes without
-    meaning, so that dtype must be given.
+    """The inputs in an .npz file (one array a rank: rank0, rank1, ..., or rank0.BUFFER; or a single stacked array),
+    or a stacked one in an .npy file; converted to ``dtype`` where one is given. NumPy stores bfloat16 as two bytes
+    without meaning, so that dtype must be given.
 
     Raises SchedError (SL801) where the file cannot be read or does not say whose its arrays are.
     """
     try:
         loaded: Any = np.load(path, allow_pickle=False)
-        arrays: dict[str, Array] = {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        arrays: dict[str, Array] = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except OSError as cause:
         raise SchedError(error("SL801", f"cannot read {path}: {cause.strerror or cause}")) from None
     except (ValueError, EOFError, zipfile.BadZipFile) as cause:
@@ -113,7 +116,8 @@ def from_file(path: str, table: OpTable, dtype: Dtype | None) -> Any:
     for name, array in arrays.items():
         match = re.fullmatch(r"rank(\d{1,9})(?:\.(\w+))?", name)
         if match is None or int(match[1]) >= table.ranks:
-            raise SchedError(error("SL801", f"{path} has an array {name}, which belongs to none of the {table.ranks} ranks",
+            raise SchedError(error(
+                "SL801", f"{path} has an array {name}, which belongs to none of the {table.ranks} ranks",
                                    help=f"call the arrays rank0 to rank{table.ranks - 1}, or give one stacked array"))
         rank = int(match[1])
         if match[2] is None:
@@ -152,7 +156,7 @@ def save(path: str, results: Any) -> None:
     try:
         with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".schedlang-", delete=False) as file:
             temporary = file.name
-            np.savez(file, **arrays)
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # NumPy's stub lets no dict through
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)

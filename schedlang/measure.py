@@ -15,8 +15,8 @@ from schedlang.ir.table import Array, OpTable
 
 @dataclass(frozen=True)
 class Measurement:
-    """``seconds``: of each run. ``elements`` and ``bytes``: what bandwidths count, None for a barrier or a custom collective.
-    ``algbw`` and ``busbw``: bytes a second, by the shortest run; None where they mean nothing."""
+    """``seconds``: of each run. ``elements`` and ``bytes``: what bandwidths count, None for a barrier or a custom
+    collective. ``algbw`` and ``busbw``: bytes a second, by the shortest run; None where they mean nothing."""
 
     dtype: Dtype
     elements: int | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,10 @@ class Term:
 class Comparison:
     """How a run's results compare with the reference.
 
-    ``largest``: the largest absolute error of an element. ``share``: the largest error as a share of its bound (0 where
-    all are exact). ``wrong``: how many elements exceed their bound. ``worst``: where the worst of them is, with its value,
-    the expected one and the bound. ``unjudged``: elements whose partial sums may overflow the dtype, of which nothing is said.
+    ``largest``: the largest absolute error of an element. ``share``: the largest error as a share of its bound (0
+    where all are exact). ``wrong``: how many elements exceed their bound. ``worst``: where the worst of them is, with
+    its value, the expected one and the bound. ``unjudged``: elements whose partial sums may overflow the dtype, of
+    which nothing is said.
     """
 
     largest: float = 0.0
@@ -129,11 +131,11 @@ def compare(table: OpTable, inputs: Sequence[Mapping[str, Array]], outputs: Sequ
     """Compare the results of a run with the reference, element by element.
 
     Integers and booleans, and whatever is only moved or compared, must be equal. For the sum of k floats, in whatever
-    order, rounded to unit roundoff u at each addition, the error is at most (k - 1) u sum(abs(x)) (Jeannerod and Rump,
-    Improved error bounds for inner products in floating-point arithmetic, SIAM J. Matrix Anal. Appl. 34, 2013; to first order
-    Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). For a product it is at most g abs(prod(x)) with
-    g = (k - 1) u / (1 - (k - 1) u) (Higham, lemma 3.1), and what is lost where a factor falls below the normal range. An
-    average rounds once more. The reference's own rounding is allowed for in the same way.
+    order, rounded to unit roundoff u at each addition, the error is at most (k - 1) u sum(abs(x)) (Jeannerod and
+    Rump, Improved error bounds for inner products in floating-point arithmetic, SIAM J. Matrix Anal. Appl. 34, 2013;
+    to first order Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). For a product it is at most g
+    abs(prod(x)) with g = (k - 1) u / (1 - (k - 1) u) (Higham, lemma 3.1), and what is lost where a factor falls below
+    the normal range. An average rounds once more. The reference's own rounding is allowed for in the same way.
     """
     bound = bind(table, inputs)
     op = op or table.collective.op
@@ -272,8 +274,12 @@ def _ensured(table: OpTable, bound: Bound) -> Iterator[Term]:
         return
     part = bound.layout.part                                    # in `custom` all chunks have one length
     names = [b.name for b in table.buffers]
-    where = list(zip(*(x.tolist() for x in (ensures.source_rank, ensures.source_buffer, ensures.source_chunk)), strict=True))
-    cuts = ensures.starts.tolist()
-    for i, (b, r, c) in enumerate(zip(ensures.buffer.tolist(), ensures.rank.tolist(), ensures.chunk.tolist(), strict=True)):
-        sources = tuple(At(sr, names[sb], sc * part) for sr, sb, sc in where[cuts[i] : cuts[i + 1]])
-        yield Term(sources, (At(r, names[b], c * part),), part)
+
+    def places(rank: Array, buffer: Array, chunk: Array) -> list[At]:
+        columns = (rank.tolist(), buffer.tolist(), chunk.tolist())
+        return [At(r, names[b], c * part) for r, b, c in zip(*columns, strict=True)]
+
+    sources = places(ensures.source_rank, ensures.source_buffer, ensures.source_chunk)
+    targets = places(ensures.rank, ensures.buffer, ensures.chunk)
+    for target, (first, last) in zip(targets, pairwise(ensures.starts.tolist()), strict=True):
+        yield Term(tuple(sources[first:last]), (target,), part)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def load(path: str | Path, ranks: int | None = None, **params: Any) -> Schedule:
     """Read a schedule and expand it for one size.
 
-    ``path``: a ``.sched`` file, ``FILE::NAME`` for one schedule of several, or an op table in JSON. ``ranks``: the world
-    size; where the schedule computes it, values whose world has that size are taken from its `verify` line. ``params``: its
-    other parameters: integers, booleans, names of things as strings, lists, matrices as nested lists or NumPy arrays.
+    ``path``: a ``.sched`` file, ``FILE::NAME`` for one schedule of several, or an op table in JSON. ``ranks``: the
+    world size; where the schedule computes it, values whose world has that size are taken from its `verify` line.
+    ``params``: its other parameters: integers, booleans, names of things as strings, lists, matrices as nested lists
+    or NumPy arrays.
 
     Raises SchedError: whatever is wrong with the text (SL1xx), its names and values (SL2xx).
     """
@@ -90,9 +91,11 @@ class Schedule:
     def with_op(self, op: str) -> Schedule:
         """The same schedule with another reduction operator, a key of ``ops.REDUCE_OPS``. Raises SchedError (SL806)."""
         if op not in REDUCE_OPS:
-            raise SchedError(error("SL806", f"there is no reduction operator {op}", help=f"choose one of: {', '.join(REDUCE_OPS)}"))
+            raise SchedError(error("SL806", f"there is no reduction operator {op}",
+                                   help=f"choose one of: {', '.join(REDUCE_OPS)}"))
         if not COLLECTIVES[self.collective.name].reduces:
-            raise SchedError(error("SL806", f"{self.name} is a schedule for {self.collective.name}, which reduces nothing",
+            raise SchedError(error(
+                "SL806", f"{self.name} is a schedule for {self.collective.name}, which reduces nothing",
                                    help="leave the operator out"))
         return Schedule(self.table.with_columns(collective=replace(self.collective, op=op)))
 
@@ -116,26 +119,27 @@ class Schedule:
             raise SchedError([d for d in self.verify().diagnostics if d.severity is Severity.ERROR])
 
     def __call__(self, inputs: Any = None, *, backend: str | Backend = "numpy", op: str | None = None,
-                 accumulate: str | None = None, verify: bool = True, progress: Callable[[float], None] | None = None) -> Any:
+                 accumulate: str | None = None, verify: bool = True,
+                 progress: Callable[[float], None] | None = None) -> Any:
         """Execute the schedule on arrays: NumPy's, torch tensors, CuPy's, or others that offer DLPack.
 
-        ``inputs``: a list with each rank's array, or one array of them all, stacked along axis 0; None where a rank brings
-        nothing (all ranks but the root in broadcast and scatter). All arrays have one library, device, dtype and shape;
-        none is changed. The results come in the same form: a list, with None where the collective leaves nothing at a
-        rank, or one stacked array where each rank has a result; of the same library, device and dtype. Tensors that require a
-        gradient are taken as their values; the results are not part of an autograd graph.
+        ``inputs``: a list with each rank's array, or one array of them all, stacked along axis 0; None where a rank
+        brings nothing (all ranks but the root in broadcast and scatter). All arrays have one library, device, dtype
+        and shape; none is changed. The results come in the same form: a list, with None where the collective leaves
+        nothing at a rank, or one stacked array where each rank has a result; of the same library, device and dtype.
+        Tensors that require a gradient are taken as their values; the results are not part of an autograd graph.
 
-        Shapes: all-reduce, reduce and broadcast take any shape and keep it (elements in C order). The blocked collectives
-        divide or join along the first dimension, as torch.distributed's ``*_tensor`` functions do. v-collectives take and
-        give one dimension, sized by their counts. `custom` takes `input` (or `data`) in any shape and gives what its `ensure`
-        statements name, in that shape if it has as many elements, else flat; a dict by buffer name where there are several.
-        A barrier takes and gives None.
+        Shapes: all-reduce, reduce and broadcast take any shape and keep it (elements in C order). The blocked
+        collectives divide or join along the first dimension, as torch.distributed's ``*_tensor`` functions do.
+        v-collectives take and give one dimension, sized by their counts. `custom` takes `input` (or `data`) in any
+        shape and gives what its `ensure` statements name, in that shape if it has as many elements, else flat; a dict
+        by buffer name where there are several. A barrier takes and gives None.
 
-        ``op`` replaces the schedule's operator; ``accumulate="float32"`` holds float16 and bfloat16 in float32 until the end.
-        ``verify``: prove the schedule right first (once). ``progress`` is called with the fraction done.
+        ``op`` replaces the schedule's operator; ``accumulate="float32"`` holds float16 and bfloat16 in float32 until
+        the end. ``verify``: prove the schedule right first (once). ``progress`` is called with the fraction done.
 
-        Raises SchedError: the findings where the schedule is faulty, SL801..803 where arrays do not fit it (the message names
-        the rank), SL804 for a back end that cannot be used.
+        Raises SchedError: the findings where the schedule is faulty, SL801..803 where arrays do not fit it (the
+        message names the rank), SL804 for a back end that cannot be used.
         """
         from schedlang.backend import find
         from schedlang.calls import call

@@ -8,9 +8,9 @@ from weakref import ref
 import numpy as np
 
 from schedlang.backend import Progress
-from schedlang.backends.numpy.execute import Piece, execute
 from schedlang.backends.numpy.fit import require_fit
-from schedlang.backends.numpy.plan import Plan, plan
+from schedlang.backends.numpy.moves import Plan, plan
+from schedlang.backends.numpy.tiles import Piece, execute
 from schedlang.binding import Ranges, bind, ends, starts
 from schedlang.diagnostics import SchedError, error
 from schedlang.dtypes import accumulator, named, require_defined
@@ -33,8 +33,8 @@ class NumpyBackend:
 
     def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,
             accumulate: str | None = None, progress: Progress | None = None) -> list[dict[str, Array]]:
-        """See :meth:`schedlang.backend.Backend.run`. Raises SchedError also where the table cannot be executed to its end
-        (unmatched transfers, a deadlock), and SL802 where a value would move into a part too short for it."""
+        """See :meth:`schedlang.backend.Backend.run`. Raises SchedError also where the table cannot be executed to its
+        end (unmatched transfers, a deadlock), and SL802 where a value would move into a part too short for it."""
         bound = bind(table, inputs)
         op = op or table.collective.op
         if op is not None:
@@ -44,8 +44,10 @@ class NumpyBackend:
         if held.name in ("float16", "bfloat16"):        # exact in float32, and there several times as fast
             held = named("float32")
         steps = self._plan(table)
-        feeds = [Piece(_first(table, steps, b, r, chunks), bound.lengths(b, r, chunks), inputs[r][table.buffers[b].name])
-                 for r, b, chunks in _each(table, starts(table))]
+        feeds = []
+        for r, b, chunks in _each(table, starts(table)):
+            array = inputs[r][table.buffers[b].name]
+            feeds.append(Piece(_first(table, steps, b, r, chunks), bound.lengths(b, r, chunks), array))
         results: list[dict[str, Array]] = [{} for _ in range(table.ranks)]
         drains = []
         for r, b, chunks in _each(table, ends(table)):
@@ -65,7 +67,8 @@ class NumpyBackend:
             raise SchedError(faults)
         when = order(table, pairs)
         if not when.complete:
-            raise SchedError(error("SL305", f"{table.name} cannot be executed to its end: operations wait for each other",
+            raise SchedError(error(
+                "SL305", f"{table.name} cannot be executed to its end: operations wait for each other",
                                    help="see what `schedlang verify` says"))
         made = plan(table, pairs.partner, when.posted, when.done, when.ready)
         self._last = ref(table), made

@@ -1,10 +1,13 @@
-"""Do the values fit the parts they move into? A value keeps its length; parts of one buffer may differ by an element."""
+"""Do the values fit the parts they move into? A value keeps its length; parts of one buffer may differ by an
+element."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from schedlang.backends.numpy.plan import Plan, spread
+from schedlang.backends.numpy.moves import Plan, spread
 from schedlang.binding import Bound, index_of, starts
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import NONE, Array, OpTable
@@ -34,15 +37,15 @@ def require_fit(table: OpTable, plan: Plan, bound: Bound) -> None:
             held[first + chunks.start : first + chunks.stop] = room[first + chunks.start : first + chunks.stop]
     group = plan.group[owner]
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [len(group)]]).tolist()
-    for a, b in zip(bounds, bounds[1:], strict=False):
+    for a, b in pairwise(bounds):
         to, value, with_ = target[a:b], held[source[a:b]], operand[a:b]
         other = held[with_]
         unequal = (with_ != NONE) & (other != value) & (value != NONE) & (other != NONE)
         wrong = np.flatnonzero((value > room[to]) | unequal)
         if len(wrong):
-            at = a + int(wrong[0])
-            raise _misfit(table, bound, int(plan.row[owner[at]]), int(held[source[at]]),
-                          int(held[operand[at]]) if unequal[wrong[0]] else int(room[target[at]]), bool(unequal[wrong[0]]))
+            k = int(wrong[0])
+            limit = other[k] if unequal[k] else room[to[k]]
+            raise _misfit(table, bound, int(plan.row[owner[a + k]]), int(value[k]), int(limit), bool(unequal[k]))
         held[to] = value
 
 

@@ -26,22 +26,26 @@ PATIENCE = 1.0
 @click.argument("schedule", metavar="FILE[::NAME]")
 @click.option("--ranks", metavar="N", help="The number of ranks.")
 @value_options
-@click.option("--size", metavar="BYTES", help="Bytes of the buffer on each rank (the long one, where it has a block for each "
-                                              "rank): 4096, 64MiB, 1.5GB. Default: about 1 MiB.")
+@click.option("--size", metavar="BYTES", help="Bytes of the buffer on each rank (the long one, where it has a block "
+                                              "for each rank): 4096, 64MiB, 1.5GB. Default: about 1 MiB.")
 @click.option("--elements", type=click.IntRange(min=0, max=(1 << 63) - 1), metavar="N", help="The same in elements.")
-@click.option("--input", "source", metavar="FILE", help="Inputs from an .npz file (rank0, rank1, ... or one stacked array).")
-@click.option("--dtype", "dtype_name", metavar="DTYPE", help="float16, bfloat16, float32 (default), float64, int8 to uint64, bool.")
+@click.option("--input", "source", metavar="FILE",
+              help="Inputs from an .npz file (rank0, rank1, ... or one stacked array).")
+@click.option("--dtype", "dtype_name", metavar="DTYPE",
+              help="float16, bfloat16, float32 (default), float64, int8 to uint64, bool.")
 @click.option("--backend", "backend_name", metavar="NAME", default="numpy", show_default=True, help="What executes it.")
-@click.option("--accumulate", metavar="DTYPE", help="Hold values in this wider dtype until the end, for example float32.")
+@click.option("--accumulate", metavar="DTYPE",
+              help="Hold values in this wider dtype until the end, for example float32.")
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, help="Run N times and take the shortest.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="For the random inputs (default 0).")
 @click.option("--check", is_flag=True, help="Compare with a float64 reference; exit 1 where the result is wrong.")
 @click.option("--no-verify", is_flag=True, help="Run a schedule without proving it right first.")
 @click.option("-o", "--output", metavar="FILE", help="Write the results to an .npz file.")
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON.")
-def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None, size: str | None,
-            elements: int | None, source: str | None, dtype_name: str | None, backend_name: str, accumulate: str | None,
-            repeat: int, seed: int, check: bool, no_verify: bool, output: str | None, as_json: bool) -> int:
+def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
+            size: str | None, elements: int | None, source: str | None, dtype_name: str | None, backend_name: str,
+            accumulate: str | None, repeat: int, seed: int, check: bool, no_verify: bool, output: str | None,
+            as_json: bool) -> int:
     """Execute a schedule on real arrays, all ranks in this process.
 
     FILE is a schedule or an op table in JSON. Shows the time, and bandwidths as nccl-tests defines them.
@@ -126,10 +130,12 @@ def _text(table: OpTable, taken: Measurement, compared: Comparison | None) -> st
         lines.append(f"  {label}   " + ("n/a" if rate is None else f"{rate / 1e9:.3g} GB/s"))
     if compared is not None:
         verdict = "right" if compared.ok else "WRONG"
-        what = "all equal" if compared.largest == 0 else (
-            f"largest error {compared.largest:.3g}" + (f", {compared.share:.1%} of what rounding explains" if compared.ok else ""))
-        open_ = f", {compared.unjudged:,} beyond the range of {taken.dtype.name} not judged" if compared.unjudged else ""
-        lines.append(f"  check   {verdict}: {compared.compared:,} elements, {what}{open_}")
+        what = "all equal" if compared.largest == 0 else f"largest error {compared.largest:.3g}"
+        if compared.ok and compared.largest:
+            what += f", {compared.share:.1%} of what rounding explains"
+        if compared.unjudged:
+            what += f", {compared.unjudged:,} beyond the range of {taken.dtype.name} not judged"
+        lines.append(f"  check   {verdict}: {compared.compared:,} elements, {what}")
     return "\n".join(lines)
 
 
@@ -142,7 +148,8 @@ def _json(table: OpTable, taken: Measurement, backend: str, accumulate: str | No
     document: dict[str, Any] = {
         "schedule": table.name, "collective": c.name, "op": c.op, "ranks": table.ranks, "params": params,
         "backend": backend, "dtype": taken.dtype.name, "accumulate": accumulate or taken.dtype.name,
-        "elements": taken.elements, "bytes": taken.bytes, "seconds": taken.seconds, "algbw": taken.algbw, "busbw": taken.busbw,
+        "elements": taken.elements, "bytes": taken.bytes, "seconds": taken.seconds,
+        "algbw": taken.algbw, "busbw": taken.busbw,
         "check": None if compared is None else {
             "ok": compared.ok, "compared": compared.compared, "wrong": compared.wrong, "unjudged": compared.unjudged,
             "largest_error": compared.largest if math.isfinite(compared.largest) else str(compared.largest)},

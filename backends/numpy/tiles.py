@@ -1,20 +1,21 @@
 """Executing a plan on arrays, tile by tile.
 
-Every move treats all elements of a chunk alike, so the whole schedule can be executed for elements ``x0..x0 + width`` of
-every chunk before the next ones: memory holds one *tile* of every location, small enough to stay in the processor's
-cache where the world is small. Buffers of the caller are read once and results written once.
+Every move treats all elements of a chunk alike, so the whole schedule can be executed for elements ``x0..x0 + width``
+of every chunk before the next ones: memory holds one *tile* of every location, small enough to stay in the
+processor's cache where the world is small. Buffers of the caller are read once and results written once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from schedlang.backend import Progress
-from schedlang.backends.numpy.plan import Plan, spread
+from schedlang.backends.numpy.moves import Plan, spread
 from schedlang.ir.table import NONE, Array
 
 Ufunc = Callable[..., Any]
@@ -41,8 +42,8 @@ VIEWED_BYTES = 2048
 class Piece:
     """Consecutive locations and the array whose elements belong there.
 
-    ``array`` (one-dimensional) holds ``lengths[i]`` elements for location ``first + i``, one after another. ``divisor``: what
-    to divide results by, one number or one a location.
+    ``array`` (one-dimensional) holds ``lengths[i]`` elements for location ``first + i``, one after another.
+    ``divisor``: what to divide results by, one number or one a location.
     """
 
     first: int
@@ -51,8 +52,8 @@ class Piece:
     divisor: int | Array | None = None
 
 
-def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], *, held: np.dtype[Any], rounded: np.dtype[Any],
-            op: str | None, progress: Progress | None = None) -> None:
+def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], *, held: np.dtype[Any],
+            rounded: np.dtype[Any], op: str | None, progress: Progress | None = None) -> None:
     """Run ``plan``: reads the arrays of ``inputs``, fills those of ``outputs``.
 
     Values are held in dtype ``held``; after every operation they are rounded to ``rounded``.
@@ -66,7 +67,7 @@ def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], *, he
     combine = _combiner(op, held, rounded)
     program = list(_viewing(plan, memory, combine) if views else _gathering(plan, memory, combine))
     loads, stores = [_Mover(p, memory) for p in inputs], [_Mover(p, memory) for p in outputs]
-    with np.errstate(all="ignore"):             # overflow is part of the values; what lies behind a part's end is nobody's
+    with np.errstate(all="ignore"):             # overflow is a value too; what lies behind a part's end is nobody's
         for start in range(0, longest, width):
             for mover in loads:
                 mover.load(start)
@@ -154,7 +155,7 @@ def _gathering(plan: Plan, memory: Array, combine: Callable[[Array, Array, Array
 
         return move
 
-    for a, b in zip(bounds, bounds[1:], strict=False):
+    for a, b in pairwise(bounds):
         yield copy(target[a:b], source[a:b]) if operand[a] == NONE else reduce(target[a:b], operand[a:b], source[a:b])
 
 
@@ -220,9 +221,9 @@ def divide(values: Array, divisor: int | Array) -> None:
     if values.dtype.kind == "f":
         np.divide(values, by, out=values)
         return
-    wide = values.astype(object) if np.max(by) > np.iinfo(values.dtype).max else values
+    wide = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64, copy=False)
+    by = np.asarray(by).astype(wide.dtype)
     quotient = wide // by
-    quotient += (wide < 0) & (quotient * by != wide)
+    if values.dtype.kind == "i":
+        quotient += (wide < 0) & (quotient * by != wide)
     values[...] = quotient
-
-

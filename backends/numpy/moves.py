@@ -22,10 +22,10 @@ STAGE, FORWARD, WRITE = 0, 1, 2
 class Plan:
     """Moves in an order in which they may be executed one by one.
 
-    ``base[b] + rank * chunks + chunk`` is the location of a chunk of buffer ``b``; ``locations`` is the number of those,
-    ``temporaries`` that of the ones behind. ``group`` numbers what may be executed at once (increasing along the moves),
-    except that reductions into one location go in the order of the moves. ``operand`` is NONE for a copy. ``row``: the row
-    of the table that writes, NONE for copies into temporary locations.
+    ``base[b] + rank * chunks + chunk`` is the location of a chunk of buffer ``b``; ``locations`` is the number of
+    those, ``temporaries`` that of the ones behind. ``group`` numbers what may be executed at once (increasing along
+    the moves), except that reductions into one location go in the order of the moves. ``operand`` is NONE for a copy.
+    ``row``: the row of the table that writes, NONE for copies into temporary locations.
     """
 
     base: Array
@@ -45,8 +45,8 @@ class Plan:
 def plan(table: OpTable, partner: Array, posted: Array, done: Array, ready: Array) -> Plan:
     """The moves of a table whose sends and receives are matched.
 
-    ``partner``: per row, the other end of its transfer (``verify.matching``). ``posted``, ``done``, ``ready``: the levels of a
-    legal execution, as ``verify.order.Order`` describes them.
+    ``partner``: per row, the other end of its transfer (``verify.matching``). ``posted``, ``done``, ``ready``: the
+    levels of a legal execution, as ``verify.order.Order`` describes them.
     """
     return _Planner(table, partner, posted, done, ready).plan()
 
@@ -81,7 +81,8 @@ class _Planner:
         n_received = int(storing.sum())
 
         sends = senders[storing]
-        source = np.concatenate([self.location(sends, t.buffer, t.chunk), self.location(local, t.from_buffer, t.from_chunk)])
+        source = np.concatenate([self.location(sends, t.buffer, t.chunk),
+                                 self.location(local, t.from_buffer, t.from_chunk)])
         read_at = np.concatenate([self.posted[sends], self.posted[local]]).astype(np.int64)
         value = np.concatenate([made_of[storing], np.full(len(local), NONE)])
         operand = np.full(len(rows), NONE, np.int64)
@@ -126,7 +127,8 @@ class _Planner:
         stage_target, stage_source, stage_level, stage_count, resolve, temporaries = keep.finish()
         none = np.full(len(stage_target), NONE, np.int64)
         row = np.concatenate([none, made, rows])
-        order, group = _ordered(np.concatenate([stage_level * 3 + STAGE, made_level * 3 + FORWARD, level * 3 + WRITE]), row)
+        phase = np.concatenate([stage_level * 3 + STAGE, made_level * 3 + FORWARD, level * 3 + WRITE])
+        order, group = _ordered(phase, row)
         return Plan(self.base, self.locations, temporaries, group,
                     np.concatenate([resolve(stage_target), resolve(values), target])[order],
                     np.concatenate([none, resolve(made_operand), resolve(operand)])[order],
@@ -210,7 +212,8 @@ class _Keeper:
         return result
 
     def finish(self) -> tuple[Array, Array, Array, Array, _Resolve, int]:
-        """The staging copies (target, source, level, count), what turns numbers into locations, and how many those are."""
+        """The staging copies (target, source, level, count), what turns numbers into locations, and how many those
+        are."""
         start, end, count = (np.concatenate(x) for x in (self.starts, self.ends, self.counts))
         place = np.zeros(len(start), np.int64)
         total = 0
@@ -239,8 +242,8 @@ class _Resolve:
 def _colour(start: Array, end: Array) -> tuple[Array, int]:
     """Slots for closed intervals of levels so that none overlap, as few as there are; the slots and their number.
 
-    In order of their starts, an interval takes the slot that has been free for longest, or a new one. How many have been
-    freed before each start is a search, so which interval each one follows is known without a loop.
+    In order of their starts, an interval takes the slot that has been free for longest, or a new one. How many have
+    been freed before each start is a search, so which interval each one follows is known without a loop.
     """
     n = len(start)
     by_start = np.argsort(start, kind="stable")
