@@ -32,17 +32,18 @@ __all__ = ["Backend", "Blocked", "Location", "Outcome", "Race", "Wrong", "backen
 
 def interpret(table: OpTable, inputs: Sequence[Mapping[str, Array] | None] | int | Literal["contributions"] = 0, *,
               sends: str = "unlimited", order: str = "in-order", seed: int = 0, op: str | None = None,
-              dtype: str = "int64", accumulate: str | None = None, clocks: bool = True) -> Outcome:
+              dtype: str = "int64", elements: int | None = None, accumulate: str | None = None,
+              clocks: bool = True) -> Outcome:
     """Run a legal table once.
 
     ``inputs``: per rank, what the precondition initialises there (see :meth:`schedlang.backend.Backend.run`); or a
-    seed, for random values of ``dtype``, one element a chunk; or ``"contributions"``, to count how often each result
-    contains each initial value, whatever the operator. ``sends``: the completion model, ``rendezvous``,
-    ``buffered=N`` with N >= 1, or ``unlimited``. ``order``: the interleaving, ``in-order``, ``random`` or
-    ``adversarial`` (delays a lane, reads, writes or completions as long as anything else can happen), the latter two
-    chosen by ``seed``. ``op`` and ``accumulate``: as for a back end. ``clocks=False`` leaves out races, ambiguity and
-    barriers, for speed. Results by numbers are judged where the dtype is no float; of floats the caller judges
-    ``outputs``.
+    seed, for random values of ``dtype``, ``elements`` of them (in the sense of :class:`~.sizes.Sizes`; None: one a
+    chunk); or ``"contributions"``, to count how often each result contains each initial value, whatever the operator.
+    ``sends``: the completion model, ``rendezvous``, ``buffered=N`` with N >= 1, or ``unlimited``. ``order``: the
+    interleaving, ``in-order``, ``random`` or ``adversarial`` (delays a lane, reads, writes or completions as long as
+    anything else can happen), the latter two chosen by ``seed``. ``op`` and ``accumulate``: as for a back end.
+    ``clocks=False`` leaves out races, ambiguity and barriers, for speed. Results by numbers are judged where the
+    dtype is no float; of floats the caller judges ``outputs``.
 
     Raises SchedError: SL801..803 for inputs that do not fit, SL806 for an unknown model or order.
     """
@@ -51,7 +52,7 @@ def interpret(table: OpTable, inputs: Sequence[Mapping[str, Array] | None] | int
     if inputs == "contributions":
         payload = Symbols(table)
     elif isinstance(inputs, (int, np.integer)):
-        payload = Numbers.random(table, int(inputs), op, dtype, accumulate)
+        payload = Numbers.random(table, int(inputs), op, dtype, elements, accumulate)
     else:
         payload = Numbers(table, inputs, op, accumulate)
     program = load(table)

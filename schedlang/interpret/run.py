@@ -108,11 +108,11 @@ class Numbers:
 
     @classmethod
     def random(cls, table: OpTable, seed: int, op: str | None = None, dtype: str = "int64",
-               accumulate: str | None = None) -> Numbers:
-        """Random values of a dtype, one element a chunk (as many as the counts say of a v-collective)."""
+               elements: int | None = None, accumulate: str | None = None) -> Numbers:
+        """Random values of a dtype; ``elements`` in the sense of :class:`Sizes`, None: one a chunk."""
         kind = named(dtype)
         generator = np.random.default_rng(seed)
-        sizes = Sizes.nominal(table)
+        sizes = Sizes.nominal(table) if elements is None else Sizes(table, elements)
         inputs: list[dict[str, Array]] = [{} for _ in range(table.ranks)]
         for (rank, buffer), chunks in _by_buffer(conditions(table).initial).items():
             length = sum(sizes.of(buffer, rank)[c] for c in chunks)
