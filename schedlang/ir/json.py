@@ -56,7 +56,9 @@ def _plain(value: Any) -> Any:
 
 
 def _file(table: OpTable) -> str | None:
-    return next((s.location.file for s in table.sites if s.location is not None), None)
+    """The file of the first row, if that has one."""
+    at = table.sites[int(table.site[0])].location if len(table) else None
+    return None if at is None else at.file
 
 
 def _place(location: Location | None, file: str | None) -> dict[str, Any]:

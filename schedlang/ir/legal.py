@@ -34,7 +34,8 @@ def check(table: OpTable) -> list[Diagnostic]:
 
 
 def form(table: OpTable) -> list[Diagnostic]:
-    """Breaches of the format: SL107, naming the first row. Without any, all indices but ranks and chunks are in range."""
+    """Breaches of the format: SL107, naming the first row. Without any, all indices but ranks and chunks are in
+    range."""
     problem = _header(table)
     if problem is not None:
         return [error("SL107", problem, table.location)]

@@ -18,9 +18,10 @@ class Flow:
 
     By row: ``base``, the first element; ``forward``, of a receive the fused send that passes its value on, else NONE.
 
-    By element: ``row`` and ``offset`` (the chunk within the row); ``place``, the location that the row names (what a send
-    reads, what others write), and ``operand``, the location of its source or local operand, each NONE where there is
-    none; ``begin`` and ``end`` (moments: all reads of one come before all its writes, so reads are even, writes odd).
+    By element: ``row`` and ``offset`` (the chunk within the row); ``place``, the location that the row names (what a
+    send reads, what others write), and ``operand``, the location of its source or local operand, each NONE where there
+    is none; ``begin`` and ``end`` (moments: all reads of one come before all its writes, so reads are even, writes
+    odd).
 
     By element, of receives and local operations: ``stored``, whether the value is used from where the row puts it;
     ``passed``, whether it is used by being forwarded; ``used``, whether either. On a send ``used`` says whether the
@@ -61,7 +62,8 @@ class Flow:
         return np.where(mine != NONE, self.base[mine] + self.offset, NONE)
 
     def same_place(self) -> Array:
-        """By element: whether the local operand of a reduce_recv is the place it writes to (or it is no reduce_recv)."""
+        """By element: whether the local operand of a reduce_recv is the place it writes to (or it is no
+        reduce_recv)."""
         return np.where(self.table.op[self.row] == Op.REDUCE_RECV, self.place == self.operand, True)
 
     def any_along_chain(self, flags: Array) -> Array:
@@ -78,10 +80,9 @@ class Flow:
         return flags
 
     def _locations(self, buffer: Array, chunk: Array) -> Array:
-        there = buffer[self.row] != NONE
-        at = self.locations.at(np.where(there, buffer[self.row], 0), self.table.rank[self.row], chunk[self.row] + self.offset) \
-            if len(self.table.buffers) else np.full(len(self.row), NONE)
-        return np.where(there, at, NONE)
+        where = buffer[self.row]
+        at = self.locations.at(where, self.table.rank[self.row], chunk[self.row] + self.offset)
+        return np.where(where != NONE, at, NONE)
 
     def _spread(self) -> None:
         """``used`` and ``passed`` from ``stored``."""
@@ -91,7 +92,8 @@ class Flow:
         self.used[sends] = self.used[self.target[sends]]
 
     def _nothing_is_lost(self) -> bool:
-        """Whether all values are used, judging by what is touched last: a written location must be read again, or a result.
+        """Whether all values are used, judging by what is touched last: a written location must be read again, or a
+        result.
 
         If each is, then by induction from the end of the execution every write reaches a result.
         """

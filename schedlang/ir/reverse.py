@@ -1,11 +1,12 @@
 """A schedule run backwards: as a linear map from what it starts with to what it ends with, the transpose.
 
-Steps run in reverse. Within a step everything still reads before anything writes, so the transpose of a step is one step of
-the transposes: where a value went from X to Y, what is in Y is now added to X. That is a plain copy where X holds nothing
-yet, as it does when X was not touched after the value left it. So copies become sums and sums become copies.
+Steps run in reverse. Within a step everything still reads before anything writes, so the transpose of a step is one
+step of the transposes: where a value went from X to Y, what is in Y is now added to X. That is a plain copy where X
+holds nothing yet, as it does when X was not touched after the value left it. So copies become sums and sums become
+copies.
 
-What keeps a schedule from having a reverse (SL211): a copy onto something written before, for what it destroys would have
-to come back as zero; and a sum out of a value that is used afterwards.
+What keeps a schedule from having a reverse (SL211): a copy onto something written before, for what it destroys would
+have to come back as zero; and a sum out of a value that is used afterwards.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from schedlang.ir.timeline import CannotRun, timeline
 from schedlang.ir.transpose import transposed
 from schedlang.ir.words import chunks_text, location, row_note, row_text, turn_text
 from schedlang.ops import Op
+
 
 def reverse(table: OpTable) -> OpTable:
     """The reverse of a legal table, which implements the transposed collective.
@@ -72,8 +74,8 @@ def _check_copies(flow: Flow) -> None:
     what = chunks_text(flow.table, int(flow.table.buffer[row]), int(flow.table.chunk[row] + flow.offset[element]))
     why = "holds a value from the start" if before else "was written before"
     verb = "receives into" if op[row] != Op.COPY else "copies into"
-    _no_reverse(flow.table, row, f"{verb} {what} on rank {flow.table.rank[row]}, which {why}: what a copy destroys cannot come "
-                "back", [] if before else [row_note(flow.table, earlier, "written before: ")],
+    _no_reverse(flow.table, row, f"{verb} {what} on rank {flow.table.rank[row]}, which {why}: what a copy destroys "
+                "cannot come back", [] if before else [row_note(flow.table, earlier, "written before: ")],
                 "Use a fresh scratch chunk for each value.")
 
 
@@ -91,12 +93,13 @@ def _check_sums(flow: Flow, ways: _Ways) -> None:
                                | ((ways.back == at) & (flow.begin == ways.last[at])))
         later = later[flow.row[later] != row]
         send = kind[element] == Op.SEND
-        buffer, chunk = (flow.table.buffer, flow.table.chunk) if send else (flow.table.from_buffer, flow.table.from_chunk)
-        what = chunks_text(flow.table, int(buffer[row]), int(chunk[row] + flow.offset[element]))
+        t = flow.table
+        buffer, chunk = (t.buffer[row], t.chunk[row]) if send else (t.from_buffer[row], t.from_chunk[row])
+        what = chunks_text(t, int(buffer), int(chunk + flow.offset[element]))
         notes = [row_note(flow.table, int(flow.row[later[0]]), "used afterwards: ")] if len(later) else []
         why = "is used afterwards" if len(later) else "is part of the result"
-        _no_reverse(flow.table, row, f"sums {what} of rank {flow.table.rank[row]} into another place, but {what} {why}: "
-                    "the sum would have to come back as a copy and a sum at once", notes,
+        _no_reverse(t, row, f"sums {what} of rank {t.rank[row]} into another place, but {what} {why}: the sum would "
+                    "have to come back as a copy and a sum at once", notes,
                     "Sum from a value's last place only, or send a copy of it.")
     if len(kept):
         _no_reverse(flow.table, int(flow.row[kept[0]]), "keeps a value that it also passes on into a sum", [],
@@ -106,8 +109,8 @@ def _check_sums(flow: Flow, ways: _Ways) -> None:
 def _no_reverse(table: OpTable, row: int, what: str, notes: list[Note], help: str) -> NoReturn:
     turn = turn_text(table, row)
     doing = Note(f"in {row_text(table, row)}" + (f", with {turn}" if turn else ""))
-    raise SchedError(error("SL211", f"{table.name} has no reverse: it {what}", location(table, row), notes=[doing, *notes],
-                           help=help, row=row))
+    raise SchedError(error("SL211", f"{table.name} has no reverse: it {what}", location(table, row),
+                           notes=[doing, *notes], help=help, row=row))
 
 
 # How values come back ----------------------------------------------------------------------------------------------
@@ -117,7 +120,8 @@ def _no_reverse(table: OpTable, row: int, what: str, notes: list[Note], help: st
 class _Ways:
     """By element: ``back``, the location that its value comes back to (NONE: none), and ``way``, how.
 
-    ``used_later``: whether that location is touched after the value left it. By location: ``last``, when it is touched last.
+    ``used_later``: whether that location is touched after the value left it. By location: ``last``, when it is touched
+    last.
     """
 
     back: Array
@@ -142,8 +146,8 @@ def _ways_back(flow: Flow) -> _Ways:
     _settle_ties(flow, way, back)
     passed_sum = np.flatnonzero(flow.passed & there & (way != Way.COPY))
     if len(passed_sum):
-        _no_reverse(flow.table, int(flow.row[passed_sum[0]]), "passes on a sum whose local operand is used elsewhere, too", [],
-                    "Sum first and send in a step of its own.")
+        _no_reverse(flow.table, int(flow.row[passed_sum[0]]), "passes on a sum whose local operand is used elsewhere",
+                    [], "Sum first and send in a step of its own.")
     return _Ways(back, way, used_later, last)
 
 

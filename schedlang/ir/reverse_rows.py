@@ -14,8 +14,9 @@ from schedlang.ops import Op
 
 
 class Way(IntEnum):
-    """How a value comes back to where it came from: not at all, for nothing needs it; as a copy; as a sum; as a copy in a
-    step of its own before the others of its step; or through a landing place, to be added in a step afterwards."""
+    """How a value comes back to where it came from: not at all, for nothing needs it; as a copy; as a sum; as a copy
+    in a step of its own before the others of its step; or through a landing place, to be added in a step
+    afterwards."""
 
     NOTHING = 0
     COPY = 1
@@ -32,8 +33,9 @@ _BEFORE, _MAIN, _AFTER = range(3)
 class _Part:
     """Rows in the making.
 
-    ``columns`` as in the table but for step and number; ``source``: the row that each is the reverse of; ``piece``: which
-    part of it; ``sub``: which of the steps that its step becomes; ``place``: the higher, the earlier among the new rows.
+    ``columns`` as in the table but for step and number; ``source``: the row that each is the reverse of; ``piece``:
+    which part of it; ``sub``: which of the steps that its step becomes; ``place``: the higher, the earlier among the
+    new rows.
     """
 
     columns: dict[str, Array]
@@ -57,7 +59,8 @@ def _part(table: OpTable, source: Array, piece: Array, sub: int | Array, place: 
 
 
 def reversed_table(flow: Flow, back: Array, way: Array, collective: Collective, buffers: tuple[Buffer, ...]) -> OpTable:
-    """The reverse of ``flow.table``: the value of each element comes back to location ``back`` (NONE: none) by ``way``."""
+    """The reverse of ``flow.table``: the value of each element comes back to location ``back`` (NONE: none) by
+    ``way``."""
     table = flow.table
     landing, slot = _landing(flow, way, buffers)
     pieces = _Pieces(flow, way)
@@ -101,8 +104,8 @@ class _Pieces:
     """How rows fall into pieces: runs of chunks that come back in one way, the same at all rows that a message touches.
 
     One entry for each piece of each row with chunks: ``row``, ``piece``, its number within the row, ``offset`` and
-    ``count``, its chunks, and ``element``, the first of them. ``first``: by row, its first entry. ``place``: by row, its
-    place in the new order.
+    ``count``, its chunks, and ``element``, the first of them. ``first``: by row, its first entry. ``place``: by row,
+    its place in the new order.
     """
 
     def __init__(self, flow: Flow, way: Array) -> None:
@@ -137,9 +140,9 @@ class _Pieces:
 
 
 def _moves(flow: Flow, way: Array, slot: Array, pieces: _Pieces, landing: int) -> list[_Part]:
-    """Transfers and local operations: one row for each piece, ``op`` NONE where nothing comes back, and two lists more:
-    local operands that come back beside a message, and what is added from its landing place. In the first part ``of`` is a
-    place in that part."""
+    """Transfers and local operations: one row for each piece, ``op`` NONE where nothing comes back, and two lists
+    more: local operands that come back beside a message, and what is added from its landing place. In the first part
+    ``of`` is a place in that part."""
     table, row, element = flow.table, pieces.row, pieces.element
     op = table.op[row]
     fused = (op == Op.SEND) & (table.of[row] != NONE)
@@ -150,7 +153,8 @@ def _moves(flow: Flow, way: Array, slot: Array, pieces: _Pieces, landing: int) -
     how, stored, passed = way[at], flow.stored[at], flow.passed[at]
     operation = table.op[known]
     here = (table.buffer[row], np.where(table.buffer[row] == NONE, 0, table.chunk[row] + pieces.offset))
-    there = (table.from_buffer[known], np.where(table.from_buffer[known] == NONE, NONE, table.from_chunk[known] + pieces.offset))
+    source = table.from_buffer[known]
+    there = (source, np.where(source == NONE, NONE, table.from_chunk[known] + pieces.offset))
     in_place = (operation == Op.REDUCE_RECV) & (here[0] == there[0]) & (here[1] == there[1])
     none = (np.full(len(row), NONE), np.zeros(len(row), np.int64))
 
@@ -174,7 +178,8 @@ def _moves(flow: Flow, way: Array, slot: Array, pieces: _Pieces, landing: int) -
     put(local & (how != Way.NOTHING), adds, there, here)
     if fused.any():
         # The value that comes back to a forwarding rank: what its target returns, plus what its own copy has gathered.
-        keeps = np.where(operation == Op.REDUCE_RECV, there[0], NONE), np.where(operation == Op.REDUCE_RECV, there[1], 0)
+        sums = operation == Op.REDUCE_RECV
+        keeps = np.where(sums, there[0], NONE), np.where(sums, there[1], 0)
         put(fused & passed, np.where(stored, int(Op.REDUCE_RECV), int(Op.RECV)), keeps,
             (np.where(stored, here[0], NONE), here[1]))
         put(receives & passed, Op.SEND, keeps)
@@ -188,20 +193,21 @@ def _moves(flow: Flow, way: Array, slot: Array, pieces: _Pieces, landing: int) -
                  from_chunk=operand[1], peer=np.where(transfer, table.peer[row], NONE),
                  chan=np.where(transfer, table.chan[row], NONE))
 
-    beside = np.flatnonzero((operation == Op.REDUCE_RECV) & receives & ~in_place & stored & ~passed & (how != Way.NOTHING))
+    beside = np.flatnonzero((op == Op.REDUCE_RECV) & ~in_place & stored & ~passed & (how != Way.NOTHING))
     after = np.flatnonzero(asks & (how == Way.LAND))
     parts = [main]
-    for rows, sub, kind, to, source in (
+    for rows, sub, kind, to, origin in (
             (beside, np.where(how[beside] == Way.COPY_BEFORE, _BEFORE, _MAIN), adds[beside], there, here),
             (after, _AFTER, np.full(len(after), int(Op.REDUCE)), here, land)):
         parts.append(_part(table, row[rows], pieces.piece[rows], sub, place[rows], op=kind, buffer=to[0][rows],
-                           chunk=to[1][rows], count=pieces.count[rows], from_buffer=source[0][rows],
-                           from_chunk=source[1][rows]))
+                           chunk=to[1][rows], count=pieces.count[rows], from_buffer=origin[0][rows],
+                           from_chunk=origin[1][rows]))
     return parts
 
 
 def _events(table: OpTable) -> tuple[_Part, list[tuple[str, tuple[int, ...]]]]:
-    """Records and waits, and the names and indices of their events: what came after a wait now comes before its record."""
+    """Records and waits, and the names and indices of their events: what came after a wait now comes before its
+    record."""
     waits, records = wait_pairs(table)
     order = np.argsort(records, kind="stable")
     waits, records = waits[order], records[order]
@@ -227,7 +233,8 @@ def _events(table: OpTable) -> tuple[_Part, list[tuple[str, tuple[int, ...]]]]:
 
 
 def _numbered(table: OpTable, rows: _Part) -> tuple[Array, Array | None]:
-    """``step`` and ``number`` of the new rows, without gaps where steps vanished and with room where they multiplied."""
+    """``step`` and ``number`` of the new rows, without gaps where steps vanished and with room where they
+    multiplied."""
     _, first, length = nodes(table)
     width = int(rows.sub.max(initial=0)) + 1
     lane = table.rank[rows.source].astype(np.int64) * len(table.streams) + table.stream[rows.source]

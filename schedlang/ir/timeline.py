@@ -19,8 +19,8 @@ class Timeline:
     """``partner``: the row at the other end of a transfer, NONE for other rows (int32).
 
     ``begin``, ``end``: when a row's step is posted and when the row is done (int32, begin <= end). In each moment all
-    reads of rows that begin come first, then all writes of rows that end. ``node``: a number for the (lane, step) of each
-    row (int32): lane by lane, within one step by step.
+    reads of rows that begin come first, then all writes of rows that end. ``node``: a number for the (lane, step) of
+    each row (int32): lane by lane, within one step by step.
     """
 
     partner: Array
@@ -109,9 +109,11 @@ def wait_pairs(table: OpTable) -> tuple[Array, Array]:
 
 
 def _first_in_first_out(table: OpTable) -> Array:
-    """Partners by connection. At an end that several lanes serve, messages count in source order (else in row order)."""
+    """Partners by connection. At an end that several lanes serve, messages count in source order (else in row
+    order)."""
     ends = []
-    for kinds, source, target in (((Op.SEND,), table.rank, table.peer), ((Op.RECV, Op.REDUCE_RECV), table.peer, table.rank)):
+    for kinds, source, target in (((Op.SEND,), table.rank, table.peer),
+                                  ((Op.RECV, Op.REDUCE_RECV), table.peer, table.rank)):
         rows = np.flatnonzero(np.isin(table.op, kinds))
         connection = (source[rows] * np.int64(table.ranks) + target[rows]) * len(table.streams) + table.chan[rows]
         ends.append((rows[np.lexsort((rows, _turn(table, rows, connection), connection))], np.sort(connection)))
@@ -134,8 +136,8 @@ def _turn(table: OpTable, rows: Array, connection: Array) -> Array:
     if table.number is not None:
         return table.number[rows]
     order = np.lexsort((table.stream[rows], connection))
-    shared = (connection[order][1:] == connection[order][:-1]) & (table.stream[rows][order][1:] != table.stream[rows][order][:-1])
-    several = np.isin(connection, connection[order][1:][shared])
+    ends, lanes = connection[order], table.stream[rows[order]]
+    several = np.isin(connection, ends[1:][(ends[1:] == ends[:-1]) & (lanes[1:] != lanes[:-1])])
     return np.where(several, 0, table.step[rows])
 
 

@@ -24,13 +24,15 @@ def transposed(table: OpTable) -> tuple[Collective, tuple[Buffer, ...]]:
     """
     c = table.collective
     if c.name not in _TRANSPOSE:
-        raise SchedError(error("SL211", f"a {c.name} moves no data, so it has no reverse", c.location or table.location))
+        raise SchedError(error("SL211", f"a {c.name} moves no data, so it has no reverse",
+                               c.location or table.location))
     kind = COLLECTIVES[_TRANSPOSE[c.name]]
     swap = {"input": "output", "output": "input"}
     buffers = tuple(replace(b, name=swap.get(b.role, b.name), role=swap.get(b.role, b.role)) for b in table.buffers)
     counts = c.counts.T if c.counts is not None and c.counts.ndim == 2 else c.counts
     ensures = None if c.ensures is None else _ensures(table, c.ensures)
-    return replace(c, name=kind.name, op=(c.op or "sum") if kind.reduces else None, counts=counts, ensures=ensures), buffers
+    op = (c.op or "sum") if kind.reduces else None
+    return replace(c, name=kind.name, op=op, counts=counts, ensures=ensures), buffers
 
 
 def _ensures(table: OpTable, ensures: Ensures) -> Ensures:
@@ -39,9 +41,9 @@ def _ensures(table: OpTable, ensures: Ensures) -> Ensures:
     if not roles[ensures.buffer].all():
         at = int(np.argmin(roles[ensures.buffer]))
         name = table.buffers[int(ensures.buffer[at])].name
-        raise SchedError(error("SL211", f"an ensure speaks of {name}, which cannot become an input, so there is no reverse",
-                               ensures.location[at] if ensures.location else table.location,
-                               help="Ensure what `output` or `data` holds."))
+        where = ensures.location[at] if ensures.location else table.location
+        raise SchedError(error("SL211", f"{table.name} has no reverse: an ensure speaks of {name}, which cannot become "
+                               "an input", where, help="Ensure what `output` or `data` holds."))
     lengths = np.diff(ensures.starts)
     target = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((target, ensures.source_chunk, ensures.source_rank, ensures.source_buffer))

@@ -50,7 +50,8 @@ def table(collective, ranks, chunks, lines, scratch=(), **fields):
                 r, p, source, target, *stream = rest
                 at["stream"] = stream[0] if stream else "main"
                 rows.append({"op": "send", "rank": r, "peer": p, **place(source), **at})
-                rows.append({"op": "recv" if op == "send" else "reduce_recv", "rank": p, "peer": r, **place(target), **at})
+                kind = "recv" if op == "send" else "reduce_recv"
+                rows.append({"op": kind, "rank": p, "peer": r, **place(target), **at})
             elif op == "chain":  # r, source, then for each hop: rank, kind, target, operand
                 r, source, *hops = rest
                 rows.append({"op": "send", "rank": r, "peer": hops[0][0], **place(source), **at})
@@ -60,7 +61,8 @@ def table(collective, ranks, chunks, lines, scratch=(), **fields):
                     before = r if i == 0 else hops[i - 1][0]
                     rows.append({"op": kind, "rank": p, "peer": before, **place(target), **local, **at})
                     if i + 1 < len(hops):
-                        rows.append({"op": "send", "rank": p, "peer": hops[i + 1][0], "of": len(rows) - 1, **place(target), **at})
+                        rows.append({"op": "send", "rank": p, "peer": hops[i + 1][0], "of": len(rows) - 1,
+                                     **place(target), **at})
             elif op in ("copy", "reduce"):
                 r, source, target, *stream = rest
                 at["stream"] = stream[0] if stream else "main"
@@ -77,7 +79,7 @@ def table(collective, ranks, chunks, lines, scratch=(), **fields):
             lanes[lane] = lanes.get(lane, 0) + 1
         numbers += [number] * (len(rows) - start)
     buffers = (*standard_buffers(collective, ranks, chunks), *(Buffer(n, c) for n, c in scratch))
-    made = table_from_rows(rows, ranks=ranks, chunks=chunks, collective=collective, buffers=fields.pop("buffers", buffers))
+    made = table_from_rows(rows, ranks=ranks, chunks=chunks, collective=collective, buffers=buffers)
     made = made.with_columns(number=np.array(numbers, np.int32), **fields)
     assert legal.check(made) == []
     return made
@@ -88,7 +90,8 @@ def ops(made: OpTable) -> list[str]:
 
 
 def test_a_broadcast_reverses_to_a_reduce():
-    chain = table(Collective("broadcast", root=0), 3, 1, [("send", 0, 1, "data0", "data0"), ("send", 1, 2, "data0", "data0")])
+    chain = table(Collective("broadcast", root=0), 3, 1, [
+        ("send", 0, 1, "data0", "data0"), ("send", 1, 2, "data0", "data0")])
     back = check_reverse(chain)
     assert back.collective.name == "reduce" and back.collective.op == "sum" and back.collective.root == 0
     assert ops(back) == ["send", "reduce_recv"] * 2
@@ -101,7 +104,8 @@ def test_a_broadcast_reverses_to_a_reduce():
 def test_ring_all_gather_and_reduce_scatter():
     gather = table(Collective("allgather", inplace=False), 3, 3, [
         *(("copy", r, "input0", f"output{r}") for r in range(3)),
-        *([("send", r, (r + 1) % 3, f"output{(r - s) % 3}", f"output{(r - s) % 3}") for r in range(3)] for s in range(2))])
+        *([("send", r, (r + 1) % 3, f"output{(r - s) % 3}", f"output{(r - s) % 3}") for r in range(3)]
+          for s in range(2))])
     back = check_reverse(gather)
     assert back.collective.name == "reduce_scatter" and [b.name for b in back.buffers] == ["output", "input"]
     assert ops(back).count("reduce_recv") == 6 and ops(back)[-3:] == ["copy"] * 3
@@ -157,24 +161,26 @@ def test_values_that_meet_in_an_empty_place_land_apart():
 
 
 def test_a_partly_initialised_range_is_split():
-    made = table(Collective("broadcast", root=0, inplace=False), 2, 3, [("copy", 0, "input0", "tmp0")], scratch=[("tmp", 3)])
+    collective = Collective("broadcast", root=0, inplace=False)
+    buffers = (*standard_buffers(collective, 2, 3), Buffer("tmp", 3))
     rows = [
-        {"op": "copy", "rank": 0, "step": 0, "buffer": "tmp", "chunk": 0, "count": 3, "from_buffer": "input", "from_chunk": 0},
-        {"op": "copy", "rank": 0, "step": 1, "buffer": "output", "chunk": 1, "count": 1, "from_buffer": "tmp", "from_chunk": 1},
+        {"op": "copy", "rank": 0, "step": 0, "buffer": "tmp", "chunk": 0, "count": 3, "from_buffer": "input",
+         "from_chunk": 0},
+        {"op": "copy", "rank": 0, "step": 1, "buffer": "output", "chunk": 1, "from_buffer": "tmp", "from_chunk": 1},
         {"op": "send", "rank": 0, "peer": 1, "step": 2, "buffer": "tmp", "chunk": 0, "count": 3},
         {"op": "recv", "rank": 1, "peer": 0, "step": 0, "buffer": "output", "chunk": 0, "count": 3},
         {"op": "copy", "rank": 0, "step": 3, "buffer": "output", "chunk": 0, "from_buffer": "input", "from_chunk": 0},
         {"op": "copy", "rank": 0, "step": 3, "buffer": "output", "chunk": 2, "from_buffer": "input", "from_chunk": 2}]
-    made = table_from_rows(rows, ranks=2, chunks=3, collective=made.collective, buffers=made.buffers)
-    back = check_reverse(made)  # tmp[1] is read after the send, so in the reverse it is summed into first; no: it comes back
-    kinds = [(o, int(c), int(n)) for o, c, n, r in zip(ops(back), back.chunk, back.count, back.rank, strict=True)
-             if r == 0 and o in ("recv", "reduce_recv")]
-    assert kinds == [("recv", 0, 3)]
-    rows[1]["step"], rows[2]["step"] = 2, 1
-    back = check_reverse(table_from_rows(rows, ranks=2, chunks=3, collective=made.collective, buffers=made.buffers))
-    kinds = [(o, int(c), int(n)) for o, c, n, r in zip(ops(back), back.chunk, back.count, back.rank, strict=True)
-             if r == 0 and o in ("recv", "reduce_recv")]
-    assert sorted(kinds) == [("recv", 0, 1), ("recv", 2, 1), ("reduce_recv", 1, 1)]
+
+    def received():
+        made = table_from_rows(rows, ranks=2, chunks=3, collective=collective, buffers=buffers)
+        back = check_reverse(made)
+        rows = zip(ops(back), back.chunk.tolist(), back.count.tolist(), back.rank, strict=True)
+        return sorted((o, c, n) for o, c, n, rank in rows if rank == 0 and o in ("recv", "reduce_recv"))
+
+    assert received() == [("recv", 0, 3)]
+    rows[1]["step"], rows[2]["step"] = 2, 1  # now tmp[1] is used after the send, so something comes back before it
+    assert received() == [("recv", 0, 1), ("recv", 2, 1), ("reduce_recv", 1, 1)]
 
 
 def test_events_turn_round():
@@ -184,8 +190,8 @@ def test_events_turn_round():
         ("wait", 0, "done", "c"), ("send", 0, 1, "tmp1", "output0", "c")], scratch=[("tmp", 2)])
     back = check_reverse(made)
     assert back.event_indices == ((0, 0), (0, 1))
-    lanes = {s: [o for o, x, r in zip(ops(back), back.stream, back.rank, strict=True) if back.streams[x] == s and r == 0]
-             for s in "abc"}
+    mine = [(back.streams[s], o) for o, s, r in zip(ops(back), back.stream, back.rank, strict=True) if r == 0]
+    lanes = {s: [o for stream, o in mine if stream == s] for s in "abc"}
     assert lanes["b"] == ["copy", "record"] and lanes["a"][:2] == ["wait", "wait"]
     assert back.step[back.op == Op.WAIT].tolist() == [0, 1]
 
@@ -243,7 +249,8 @@ def refused(made: OpTable) -> tuple[str, int]:
 
 def test_no_reverse_where_a_copy_destroys():
     made = table(Collective("broadcast", root=0), 2, 1, [
-        ("send", 0, 1, "data0", "tmp0"), ("send", 0, 1, "data0", "tmp0"), ("copy", 1, "tmp0", "data0")], scratch=[("tmp", 1)])
+        ("send", 0, 1, "data0", "tmp0"), ("send", 0, 1, "data0", "tmp0"), ("copy", 1, "tmp0", "data0")],
+        scratch=[("tmp", 1)])
     message, line = refused(made)
     assert "tmp[0] on rank 1" in message and "written before" in message and line == 2
     message, _ = refused(ring(4))
@@ -323,7 +330,8 @@ class Author:
             count, kind = self.r.choice([1, 1, 2]), self.r.choice(["copy", "sum"])
             hops = self.r.sample(range(self.ranks), self.r.choice([1, 2, 2, 3 if self.ranks > 2 else 2]))
             source = self.r.choice(["input", "tmp", "output"])
-            chunk = self.run(hops[0], source, count, lambda x: x in alive, drained | (written & alive if kind == "sum" else set()))
+            busy = drained | (written & alive if kind == "sum" else set())
+            chunk = self.run(hops[0], source, count, lambda x: x in alive, busy)
             if chunk is None or (kind == "sum" and any((hops[0], source, chunk + j) in read for j in range(count))):
                 continue
             targets = []
@@ -366,7 +374,8 @@ class Author:
                      "from_buffer": source, "from_chunk": chunk, **at}]
         rows = [{"op": "send", "rank": hops[0], "peer": hops[1], "buffer": source, "chunk": chunk, **at}]
         for i, (p, b, c) in enumerate(targets):
-            rows.append({"op": "recv" if kind == "copy" else "reduce_recv", "rank": p, "peer": hops[i], "buffer": b, "chunk": c, **at})
+            rows.append({"op": "recv" if kind == "copy" else "reduce_recv", "rank": p, "peer": hops[i], "buffer": b,
+                         "chunk": c, **at})
             if i + 1 < len(targets):
                 rows.append({"op": "send", "rank": p, "peer": targets[i + 1][0], "buffer": b, "chunk": c,
                              "of": first + len(rows) - 1, **at})
@@ -374,7 +383,8 @@ class Author:
 
     def table(self):
         """The schedule as a custom collective that ensures what some of its output happens to hold."""
-        made = table_from_rows(self.rows, ranks=self.ranks, collective=Collective("custom", "sum", inplace=False), buffers=self.buffers)
+        collective = Collective("custom", "sum", inplace=False)
+        made = table_from_rows(self.rows, ranks=self.ranks, collective=collective, buffers=self.buffers)
         made = made.with_columns(number=np.array(self.numbers, np.int32) if self.r.random() < 0.7 else None)
         state, places = matrix(made), Locations(self.ranks, self.buffers)
         names = [b.name for b in self.buffers]
