@@ -63,6 +63,7 @@ class _Layout:
         self.text = file.source.text
         self.lines = _Lines(file.source)
         self.comments: Sequence[Comment] = file.comments
+        self.comment_starts = [c.span.start for c in file.comments]
         self.next_comment = 0
         self.out: list[str] = []
         self.last = 0  # offset past what was written last
@@ -81,7 +82,8 @@ class _Layout:
                 case Import():
                     self.line(0, import_line(item), self.lines.at(item.span.start))
                 case Fn():
-                    self.line(0, f"{heads[k]} = {expression(item.value)}", self.lines.at(item.span.start))
+                    text = f"{heads[k]} = {expression(item.value)}"
+                    self.line(0, text, self.lines.at(item.span.start), settled=self.one_line(item))
                 case Schedule():
                     self.schedule(item)
         self.most_blank = 2
@@ -94,17 +96,25 @@ class _Layout:
         run: list[int] = []
         for k, item in enumerate((*self.file.items, None)):
             if isinstance(item, Fn):
+                heads[k] = fn_head(item)
+                one_line = self.one_line(item)
                 before = self.file.items[run[-1]].span.end if run else 0
-                if run and ("\n" in item.span.text or self.text.count("\n", before, item.span.start) > 1):
+                if run and (not one_line or self.text.count("\n", before, item.span.start) > 1):
                     heads.update(self.pad(heads, run))
                     run = []
-                heads[k] = fn_head(item)
-                if "\n" not in item.span.text:
+                if one_line:
                     run.append(k)
             elif run:
                 heads.update(self.pad(heads, run))
                 run = []
         return heads
+
+    def one_line(self, node: Fn) -> bool:
+        """Whether a function is laid out anew, on one line."""
+        text = f"{fn_head(node)} = {expression(node.value)}"
+        start, end = node.span.start, node.span.end
+        commented = bisect_left(self.comment_starts, start) < bisect_left(self.comment_starts, end)
+        return "\n" not in text and not commented and not ("\n" in node.span.text and self.too_wide(0, text))
 
     def pad(self, heads: dict[int, str], run: list[int]) -> dict[int, str]:
         width = max(len(heads[k]) for k in run)
@@ -122,7 +132,7 @@ class _Layout:
         self.most_blank, self.opened = 1, True
         if node.doc is not None:
             place = self.lines.after(line[1]) if line else None
-            self.line(1, "\n".join(docstring_lines(node.doc)), place, docstring=True)
+            self.line(1, "\n".join(docstring_lines(node.doc)), place, settled=True)
         self.block(1, node.body)
 
     def block(self, depth: int, body: Sequence[Stmt]) -> None:
@@ -160,8 +170,9 @@ class _Layout:
 
     # ---- lines
 
-    def line(self, depth: int, text: str, place: tuple[int, int] | None, docstring: bool = False) -> None:
-        """Write a logical line that stands at ``place`` in the source, with the comments before it and behind it."""
+    def line(self, depth: int, text: str, place: tuple[int, int] | None, settled: bool = False) -> None:
+        """Write a logical line that stands at ``place`` in the source, with the comments before it and behind it.
+        ``settled``: it is not a line to be left as written."""
         if place is None:
             self.blank(self.last)
             self.put(depth, text)
@@ -170,7 +181,7 @@ class _Layout:
         self.comments_until(depth, start)
         self.blank(start)
         if self.comments_until_skipped(end) or (
-                "\n" in self.text[start:end] and not docstring and self.too_wide(depth, text)):
+                "\n" in self.text[start:end] and not settled and self.too_wide(depth, text)):
             text = self.as_written(depth, start, end)
         self.put(depth, text)
         self.last = end

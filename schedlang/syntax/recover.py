@@ -149,7 +149,7 @@ class _Reader:
         return True
 
     def give_up(self, k: int) -> int:
-        """Report the line of the unfitting token k and put a fitting one in its place; the number of the token after."""
+        """Report the line of the unfitting token k and put a fitting one in its place; the number of the next token."""
         kinds = self.tokens.kinds
         end = kinds.index(self.newline, k) if kinds[k] != self.newline else k
         if ERROR not in kinds[self.line:end]:
