@@ -323,7 +323,7 @@ class Declarations:
             assert isinstance(value, bool)
             inplace = value
         if inplace and kind.long == "both":
-            raise fail("SL205", f"{kind.name} cannot work in place: each part of the buffer is both sent and received into",
+            raise fail("SL205", f"{kind.name} has no `inplace` form: each part of the buffer is sent and received into",
                        s.span, self.root)
         return inplace
 

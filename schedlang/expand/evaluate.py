@@ -396,8 +396,7 @@ class Evaluator:
         if self._calls > MAX_CALLS:
             raise fail("SL208", f"more than {MAX_CALLS:,} function calls", node.span, frame, final=True)
         if self._depth >= MAX_DEPTH:
-            raise fail("SL209", f"`{function.name}` calls itself more than {MAX_DEPTH:,} deep", node.span, frame, final=True,
-                       help="does the recursion end for these arguments?")
+            raise self._too_deep(function, node, frame)
         names = dict(zip(function.tree.params, arguments, strict=True))
         self._depth += 1
         try:
@@ -405,6 +404,21 @@ class Evaluator:
                         function.module)
         finally:
             self._depth -= 1
+
+    @staticmethod
+    def _too_deep(function: Function, node: t.Call, frame: Frame) -> Fail:
+        """Found at the innermost call, said at the outermost one."""
+        span, turn, outer, first = node.span, 0, frame, 0
+        inner: Frame | None = frame
+        while inner is not None:
+            turn = inner.outer_turn(turn) if inner.outer is not None else turn
+            if inner.call is not None and inner.outer is not None:
+                span, outer, first = inner.call[1], inner.outer, turn
+            inner = inner.outer
+        bad = np.zeros(outer.n, np.bool_)
+        bad[first] = True
+        return fail("SL209", f"`{function.name}` calls itself more than {MAX_DEPTH:,} deep", span, outer, bad, final=True,
+                    help="does the recursion end for these arguments?")
 
     def _builtin(self, node: t.Call, frame: Frame, module: Module) -> Value:
         name, given = node.function, len(node.arguments)

@@ -127,7 +127,7 @@ class Expansions:
         except Failed as why:
             raise self._outside(why.findings, schedule, given, s, frame) from None
         except SchedError as why:
-            raise self._outside(list(why.diagnostics), schedule, given, s, frame) from None
+            raise FailInside([_no_reverse(d, s, frame) for d in why.diagnostics]) from None
         finally:
             self._stack.pop()
         return fork_join(table)
@@ -139,6 +139,14 @@ class Expansions:
         loops = ", ".join(f"{k} = {shown(v)}" for k, v in frame.loop_values(0).items())
         text = f"in `{schedule.name}`, used here" + (f" with {values}" if values else "") + (f", where {loops}" if loops else "")
         return FailInside([replace(d, notes=(*d.notes, Note(text, s.span))) for d in findings])
+
+
+def _no_reverse(d: Diagnostic, s: t.Use, frame: Frame) -> Diagnostic:
+    """Why there is no reverse, at the `use` that asks for it: the schedule itself may be without fault."""
+    there = Note("this operation stands in the way", d.location)
+    loops = fail(d.code, d.message, s.span, frame).finding
+    assert loops is not None
+    return replace(d, location=s.span, notes=(there, *d.notes, *loops.notes))
 
 
 class FailInside(Fail):
