@@ -15,16 +15,16 @@ WORDS = 1 << 22
 
 
 def check(table: OpTable, order: Order) -> list[Diagnostic]:
-    """SL308 unless, for all ranks r and p, the end of r's last step on some stream comes after the post of p's first step on
-    every stream. The finding counts the pairs of ranks for which it does not."""
+    """SL308 unless, for all ranks r and p, the end of r's last step on some stream comes after the post of p's first
+    step on every stream. The finding counts the pairs of ranks for which it does not."""
     lanes = order.matching.lanes
     idle = np.flatnonzero(lanes.per_rank(table.ranks) == 0)
     if len(idle):
         if table.ranks == 1:
             return []
-        return [error("SL308", f"rank {int(idle[0])} takes no part: nothing tells it that the others have entered, nor them "
-                               "that it has", help="give every rank a transfer to and from the others", count=len(idle),
-                      ranks=[int(r) for r in idle[:64]])]
+        return [error("SL308", f"rank {int(idle[0])} takes no part: nothing tells it that the others have entered, "
+                               "nor them that it has", help="give every rank a transfer to and from the others",
+                      count=len(idle), ranks=[int(r) for r in idle[:64]])]
     first_lane = np.searchsorted(lanes.rank[lanes.used], np.arange(table.ranks))
     early = [np.logical_and.reduceat(
         np.logical_or.reduceat(_missed(order, low, high), first_lane[p:q] - low, axis=1), first_lane, axis=0)
@@ -46,8 +46,8 @@ def _batches(first_lane: Array, used: int, nodes: int) -> list[tuple[int, int, i
 
 
 def _missed(order: Order, low: int, high: int) -> Array:
-    """By used lane, and by used lane from ``low`` to ``high``: whether the end of the one can come before the first post of
-    the other (bool). A lane that never ends misses nothing."""
+    """By used lane, and by used lane from ``low`` to ``high``: whether the end of the one can come before the first
+    post of the other (bool). A lane that never ends misses nothing."""
     lanes, graph = order.matching.lanes, order.graph
     entered = lanes.start[lanes.used[low:high]]
     bit = np.arange(high - low)
@@ -56,8 +56,9 @@ def _missed(order: Order, low: int, high: int) -> Array:
     for targets, sources, starts in graph.sweep():
         seen[targets] |= np.bitwise_or.reduceat(seen[sources], starts, axis=0)
     at_end = seen[lanes.ends]
-    missed = (at_end[:, bit // 64] >> (bit % 64).astype(np.uint64)) & np.uint64(1) == 0
-    return missed & (graph.level[lanes.ends] >= 0)[:, None]
+    missed: Array = (at_end[:, bit // 64] >> (bit % 64).astype(np.uint64)) & np.uint64(1) == 0
+    missed &= (graph.level[lanes.ends] >= 0)[:, None]
+    return missed
 
 
 def _finding(table: OpTable, order: Order, early: Array) -> Diagnostic:
@@ -72,13 +73,13 @@ def _finding(table: OpTable, order: Order, early: Array) -> Diagnostic:
     missing = np.flatnonzero(early[r])
     return error(
         "SL308",
-        f"rank {r} can leave before {whom} {'has' if p != r else 'have'} entered ({depth_words(order.sends.depth)}): nothing "
-        f"that rank {r} waits for comes after the first step of {whom}",
+        f"rank {r} can leave before {whom} {'has' if p != r else 'have'} entered ({depth_words(order.sends.depth)}): "
+        f"nothing that rank {r} waits for comes after the first step of {whom}",
         words.origin(table, last)[0],
         notes=[Note(f"the last of rank {r}: {words.sentence(table, last)}", words.origin(table, last)[0]),
                Note(f"the first of rank {p}: {words.sentence(table, first)}", words.origin(table, first)[0]),
                *([Note(f"rank {r} does not wait for {len(missing)} ranks: {', '.join(map(str, missing[:8].tolist()))}"
                        f"{', ...' if len(missing) > 8 else ''}")] if len(missing) > 1 else [])],
-        help="let word of every rank's entry reach every rank, for example in ceil_log2(ranks) rounds, each rank sending to the "
-             "rank 1, 2, 4 ... further on",
+        help="let word of every rank's entry reach every rank, for example in ceil_log2(ranks) rounds, each rank "
+             "sending to the rank 1, 2, 4 ... further on",
         count=int(early.sum()), leaving=r, entering=p)

@@ -47,13 +47,14 @@ def check(table: OpTable, matching: Matching, order: Order) -> list[Diagnostic]:
 
 
 def least_depth(table: OpTable, matching: Matching, order: Order | None = None) -> int | None:
-    """The least number of messages a connection must hold so that the execution comes to its end; 0: none (rendezvous is
-    enough); None: no number is enough. Exact: what completes with N completes with N + 1."""
-    if order is not None and order.deadlock_free and order.sends.rendezvous or build(table, matching, 0).complete:
+    """The least number of messages a connection must hold so that the execution comes to its end; 0: none (rendezvous
+    is enough); None: no number is enough. Exact: what completes with N completes with N + 1."""
+    proven = order is not None and order.deadlock_free and order.sends.rendezvous
+    if proven or build(table, matching, 0).complete:
         return 0
     if not build(table, matching, None).complete:
         return None
-    low, high = 0, int(matching.message.max()) + 1  # a send that waits for no receive is as good as buffered without limit
+    low, high = 0, int(matching.message.max()) + 1  # with so much room no send waits
     while high - low > 1:
         middle = (low + high) // 2
         if build(table, matching, middle).complete:
@@ -66,8 +67,8 @@ def least_depth(table: OpTable, matching: Matching, order: Order | None = None) 
 def shortest_circle(graph: Graph) -> list[Wait]:
     """A shortest circle found among operations that wait for each other; empty where there is none.
 
-    Every lane that is stuck stands at one step. So it is enough to look at what those steps wait for: operations of other
-    lanes that are behind *their* present step.
+    Every lane that is stuck stands at one step. So it is enough to look at what those steps wait for: operations of
+    other lanes that are behind *their* present step.
     """
     source, target, edge = _frontier(graph)
     waits: dict[int, list[tuple[int, int]]] = {}
@@ -91,7 +92,8 @@ def _blocked(graph: Graph) -> Array:
     lanes = graph.lanes
     reached = np.concatenate([[0], np.cumsum(graph.level[: lanes.nodes] != NONE)])
     size = lanes.steps + (lanes.steps > 0)
-    return lanes.start + (reached[lanes.start + size] - reached[lanes.start])
+    found: Array = lanes.start + (reached[lanes.start + size] - reached[lanes.start])
+    return found
 
 
 def _stuck(graph: Graph) -> int:
@@ -101,7 +103,8 @@ def _stuck(graph: Graph) -> int:
 
 
 def _frontier(graph: Graph) -> tuple[Array, Array, Array]:
-    """Edges (source, target, number) between what is stuck now; a step not yet posted stands for what its lane is stuck at."""
+    """Edges (source, target, number) between what is stuck now; a step not yet posted stands for what its lane is stuck
+    at."""
     lanes, blocked = graph.lanes, _blocked(graph)
     stands = np.arange(graph.nodes)
     late = np.flatnonzero(graph.level[: lanes.nodes] == NONE)
@@ -137,8 +140,8 @@ def _trim(waits: dict[int, list[tuple[int, int]]]) -> None:
 
 
 def _circle_through(waits: dict[int, list[tuple[int, int]]], start: int, bound: int) -> tuple[list[int], int]:
-    """The edges of a shortest circle through ``start``, if there is one shorter than ``bound`` (0: of any length), and how
-    many edges were looked at."""
+    """The edges of a shortest circle through ``start``, if there is one shorter than ``bound`` (0: of any length), and
+    how many edges were looked at."""
     came: dict[int, tuple[int, int]] = {}
     depth = {start: 0}
     queue, looked = deque([start]), 0
@@ -174,16 +177,19 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
         notes.append(Note("no amount of buffering would help" if least is None else
                           f"it would go through {depth_words(least)}, but no transport has to offer that"))
     ranks = sorted({int(table.rank[wait.row]) for wait in circle})
-    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks[:8]))}{', ...' if len(ranks) > 8 else ''}"
-    what = "an operation waits for itself" if len(circle) == 1 else f"{len(circle)} operations wait for each other in a circle"
-    location, where = words.origin(table, circle[0].row)
+    who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}{', ...' if len(ranks) > 8 else ''}"
+    what = "an operation waits for itself" if len(circle) == 1 else (
+        f"{len(circle)} operations wait for each other in a circle")
+    row = circle[0].row
+    location, where = words.origin(table, row)
+    rest = "1 lane (stream of a rank) never comes" if stuck == 1 else f"{stuck} lanes (streams of a rank) never come"
     return error(
-        "SL305", f"deadlock {depth_words(depth)}: {what}, on {who}, the first of them {words.operation(table, circle[0].row)} of "
-                 f"rank {int(table.rank[circle[0].row])}{where}; "
-                 f"{'1 lane (stream of a rank) never comes' if stuck == 1 else f'{stuck} lanes (streams of a rank) never come'} to an end",
+        "SL305", f"deadlock {depth_words(depth)}: {what}, on {who}, the first of them {words.operation(table, row)} of "
+                 f"rank {int(table.rank[row])}{where}; {rest} to an end",
         location, notes=notes, help=_help(table, circle, least),
-        circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]), "stream": table.streams[int(table.stream[w.row])],
-                 "step": int(table.step[w.row])} for w in circle[:64]],
+        circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]),
+                 "stream": table.streams[int(table.stream[w.row])], "step": int(table.step[w.row])}
+                for w in circle[:64]],
         length=len(circle), least_depth=least)
 
 
@@ -201,7 +207,7 @@ def _help(table: OpTable, circle: Sequence[Wait], least: int | None) -> str:
     if any(table.op[row] in (Op.WAIT, Op.RECORD) for row in rows):
         return "record the event earlier, or wait for it later: a wait must not stand before what leads to its record"
     if any(table.of[row] != NONE for w in circle for row in (w.row, w.cause)):
-        return "let one operation of the circle receive and send in two steps, instead of passing its message on as it arrives"
+        return "let one operation of the circle receive and send in two steps, not pass its message on as it arrives"
     if least is not None and any(table.op[row] == Op.SEND for row in rows):
-        return ("post the send and the receive of a rank in one `step:`, or let every other rank receive first and then send")
+        return "post the send and the receive of a rank in one `step:`, or let every other rank receive first"
     return "let one of them come earlier: the receives and sends of two ranks must be in the same order on both"

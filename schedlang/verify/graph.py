@@ -29,11 +29,11 @@ SMALL = 20_000
 class Graph:
     """Nodes and the order between them.
 
-    Nodes are the moments of ``lanes.node`` (a step posted, the step before it ended), then one for each of ``extra`` (a row:
-    the moment at which a fused message exists, or can be taken, or an operation is done), then ``never``, which never
-    happens. Within a lane every node comes after the one before it; edge i says that node ``target[i]`` comes after node
-    ``source[i]``, because row ``effect[i]`` waits for row ``cause[i]`` (NONE: for an operation that does not exist).
-    ``ready``: the node at which the message of each fused send exists, as (rows, nodes).
+    Nodes are the moments of ``lanes.node`` (a step posted, the step before it ended), then one for each of ``extra`` (a
+    row: the moment at which a fused message exists, or can be taken, or an operation is done), then ``never``, which
+    never happens. Within a lane every node comes after the one before it; edge i says that node ``target[i]`` comes
+    after node ``source[i]``, because row ``effect[i]`` waits for row ``cause[i]`` (NONE: for an operation that does not
+    exist). ``ready``: the node at which the message of each fused send exists, as (rows, nodes).
     """
 
     lanes: Lanes
@@ -72,8 +72,9 @@ class Graph:
 
     @cached_property
     def _incoming(self) -> tuple[Array, Array, Array, Array]:
-        """The edges between reached nodes, those of lanes included, sorted by level and node of their target: the sources,
-        the targets (each once), where the sources of each target start, and where the targets of each level start."""
+        """The edges between reached nodes, those of lanes included, sorted by level and node of their target: the
+        sources, the targets (each once), where the sources of each target start, and where the targets of each level
+        start."""
         lane = np.flatnonzero(self.lane_edges[: self.lanes.nodes])
         source = np.concatenate([self.source, lane.astype(np.int32)])
         target = np.concatenate([self.target, (lane + 1).astype(np.int32)])
@@ -88,8 +89,8 @@ class Graph:
         return source, targets, starts, np.searchsorted(self.level[targets], np.arange(int(self.level.max()) + 2))
 
     def sweep(self, above: int = 0, to: int | None = None) -> Iterator[tuple[Array, Array, Array]]:
-        """Level by level, from the one after ``above`` to ``to``: the reached nodes of the level, all sources of edges into
-        them, and where the sources of each node start, as ``np.ufunc.reduceat`` takes them."""
+        """Level by level, from the one after ``above`` to ``to``: the reached nodes of the level, all sources of edges
+        into them, and where the sources of each node start, as ``np.ufunc.reduceat`` takes them."""
         sources, targets, starts, bounds = self._incoming
         for level in range(above + 1, (len(bounds) - 2 if to is None else to) + 1):
             a, b = bounds[level], bounds[level + 1]

@@ -11,11 +11,12 @@ from schedlang.ops import Op
 class Lanes:
     """Lanes (rank, stream) and their steps as dense numbers.
 
-    Steps are *nodes*: the node of step s of a lane stands for the moment it is posted, which is also the moment at which
-    step s - 1 has ended. So a lane of n steps has n + 1 nodes, side by side; the last stands for the lane's end.
+    Steps are *nodes*: the node of step s of a lane stands for the moment it is posted, which is also the moment at
+    which step s - 1 has ended. So a lane of n steps has n + 1 nodes, side by side; the last stands for the lane's end.
 
-    ``lane`` (a row each): which lane. ``rank``, ``stream``, ``steps``, ``start`` (a lane each): what it is, how many steps it
-    has, its first node; lanes without rows may be among them, with no node. ``node`` (a row each): the node of its step.
+    ``lane`` (a row each): which lane. ``rank``, ``stream``, ``steps``, ``start`` (a lane each): what it is, how many
+    steps it has, its first node; lanes without rows may be among them, with no node. ``node`` (a row each): the node of
+    its step.
     """
 
     def __init__(self, table: OpTable) -> None:

@@ -23,8 +23,9 @@ SHOWN = 16
 class Connections:
     """The two ends of every connection (source, destination, chan), in the order of their messages.
 
-    ``sends``, ``receives``: rows, sorted by connection and message. ``of_send``, ``of_receive``: the connection of each of
-    those. ``first_send``, ``first_receive``: where the rows of connection c start, one entry more than there are connections.
+    ``sends``, ``receives``: rows, sorted by connection and message. ``of_send``, ``of_receive``: the connection of each
+    of those. ``first_send``, ``first_receive``: where the rows of connection c start, one entry more than there are
+    connections.
     """
 
     sends: Array
@@ -44,7 +45,8 @@ class Connections:
         by_s, by_r = np.argsort(of_s, kind="stable"), np.argsort(of_r, kind="stable")
         of_s, of_r = of_s[by_s], of_r[by_r]
         bounds = np.arange(len(keys) + 1)
-        return cls(sends[by_s], receives[by_r], of_s, of_r, np.searchsorted(of_s, bounds), np.searchsorted(of_r, bounds))
+        first_s, first_r = np.searchsorted(of_s, bounds), np.searchsorted(of_r, bounds)
+        return cls(sends[by_s], receives[by_r], of_s, of_r, first_s, first_r)
 
     @property
     def send_index(self) -> Array:
@@ -75,8 +77,8 @@ class Matching:
 
     ``partner`` (int32, a row each): the receive of a send, the send of a receive; NONE where there is none and for rows
     that are no transfers. Also pairs that differ in size are partners. ``diagnostics``: SL301, SL302, SL303, SL304.
-    ``numbered``: `table.number` was checked and proves the pairing: it is one number in a step of a lane, rises along every
-    lane, and is equal at both ends of every pair; nothing is left without partner. ``lanes``: those of the table.
+    ``numbered``: `table.number` was checked and proves the pairing: it is one number in a step of a lane, rises along
+    every lane, and is equal at both ends of every pair; nothing is left without partner. ``lanes``: those of the table.
     """
 
     partner: Array
@@ -93,8 +95,8 @@ class Matching:
 
     @cached_property
     def message(self) -> Array:
-        """Which message of its connection a transfer is, counted from 0 at its own end (int32, a row each); NONE for other
-        rows."""
+        """Which message of its connection a transfer is, counted from 0 at its own end (int32, a row each); NONE for
+        other rows."""
         found = np.full(len(self.table), NONE, np.int32)
         found[self.connections.sends] = self.connections.send_index
         found[self.connections.receives] = self.connections.receive_index
@@ -160,8 +162,8 @@ def _neighbours(table: OpTable) -> Array | None:
     """The partners, where every send stands right before its receive and every end of a connection is one lane; numbers
     are known to rise along lanes.
 
-    Then both ends of a connection see its messages sorted by (number, row), and neighbours have equal numbers: so this is
-    the first-in first-out pairing. None where the table is not like that.
+    Then both ends of a connection see its messages sorted by (number, row), and neighbours have equal numbers: so this
+    is the first-in first-out pairing. None where the table is not like that.
     """
     is_send = table.op == Op.SEND
     is_receive = (table.op == Op.RECV) | (table.op == Op.REDUCE_RECV)
@@ -181,7 +183,8 @@ def _neighbours(table: OpTable) -> Array | None:
         partner ^= 1
         return partner
     partner = np.full(len(table), NONE, np.int32)
-    partner[at], partner[after] = after, at
+    sends = np.flatnonzero(is_send)
+    partner[sends], partner[sends + 1] = sends + 1, sends
     return partner
 
 
@@ -243,27 +246,28 @@ def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Dia
         receive_location, words_of_receive = words.origin(table, r)
         findings.append(error(
             "SL303",
-            f"rank {int(table.rank[s])} sends {words.count(sent, 'chunk')} where rank {int(table.rank[r])} receives {taken}: "
-            f"{words.operation(table, s)}{words_of_send} meets {words.operation(table, r)}{words_of_receive}, "
+            f"rank {int(table.rank[s])} sends {words.count(sent, 'chunk')} where rank {int(table.rank[r])} receives "
+            f"{taken}: {words.operation(table, s)}{words_of_send} meets {words.operation(table, r)}{words_of_receive}, "
             f"{abs(sent - taken)} too {'many' if sent > taken else 'few'}",
             location,
             notes=[Note(f"the receive: {words.sentence(table, r)}", receive_location), *_crossed(table, partner, s, r)],
-            help="send and receive must name equally many chunks; messages from one rank to another on one stream pair in the "
-                 "order in which they are posted, within a step in the order in which they are written",
+            help="send and receive must name equally many chunks; messages from one rank to another on one stream pair "
+                 "in the order in which they are posted, within a step in the order in which they are written",
             count=more, send=s, receive=r, sent=sent, received=taken))
     return findings
 
 
 def _crossed(table: OpTable, partner: Array, s: int, r: int) -> Iterator[Note]:
-    """What the author probably meant, where another receive of the same step has the size sent and got a wrong one too."""
-    near = np.flatnonzero((table.rank == table.rank[r]) & (table.stream == table.stream[r]) & (table.step == table.step[r])
-                          & (table.peer == table.peer[r]) & (table.chan == table.chan[r]) & (table.op != Op.SEND)
-                          & (table.count == table.count[s]))
-    for other in near.tolist():
+    """What the author probably meant, where another receive of the same step has the size sent and got a wrong one
+    too."""
+    near = table.op != Op.SEND
+    for column in (table.rank, table.stream, table.step, table.peer, table.chan):
+        near &= column == column[r]
+    for other in np.flatnonzero(near & (table.count == table.count[s])).tolist():
         if other != r and partner[other] != NONE and table.count[partner[other]] != table.count[other]:
             location, _ = words.origin(table, other)
-            yield Note(f"probably meant for {words.sentence(table, other)}, which is posted in the same step but written in "
-                       "another order than the sends", location)
+            yield Note(f"probably meant for {words.sentence(table, other)}, which is posted in the same step but "
+                       "written in another order than the sends", location)
             return
 
 
@@ -289,22 +293,25 @@ def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: st
     what = "no receive takes" if sending else "no send serves"
     note, help = _lookalike(table, row, others, sending)
     if help is None:
-        help = (f"let rank {peer} receive it, or drop the send" if sending else f"let rank {peer} send it, or drop the receive")
+        verbs = ("receive", "send") if sending else ("send", "receive")
+        help = f"let rank {peer} {verbs[0]} it, or drop the {verbs[1]}"
     return error(code, f"{what} this {'send' if sending else 'receive'} of rank {rank}, step {int(table.step[row])}: "
                        f"{words.operation(table, row)}{where}; {tally}",
                  location, notes=note, help=help, count=more, row=row, rank=rank, peer=peer, sent=sent, received=taken)
 
 
 def _lookalike(table: OpTable, row: int, others: Array, sending: bool) -> tuple[list[Note], str | None]:
-    """The operation at the other end that was probably meant to be the partner: on another chan, or with another peer."""
+    """The operation at the other end that was probably meant to be the partner: on another chan, or with another
+    peer."""
     this, that = ("send", "receive") if sending else ("receive", "send")
     back = others[(table.rank[others] == table.peer[row]) & (table.peer[others] == table.rank[row])]
     if len(back):
         other = int(back[0])
         streams = table.streams[int(table.chan[row])], table.streams[int(table.chan[other])]
-        return ([Note(f"without partner, too, on {streams[1]}: {words.sentence(table, other)}", words.origin(table, other)[0])],
-                f"the {this} is on {streams[0]}, the {that} on {streams[1]}, and only ends of one stream or `chan` meet: put both "
-                "on one stream, or give both streams the same `chan`")
+        location, _ = words.origin(table, other)
+        return ([Note(f"without partner, too, on {streams[1]}: {words.sentence(table, other)}", location)],
+                f"the {this} is on {streams[0]}, the {that} on {streams[1]}, and only ends of one stream or `chan` "
+                "meet: put both on one stream, or give both streams the same `chan`")
     near = others[table.peer[others] == table.rank[row]]
     if not len(near):
         near = others[table.rank[others] == table.peer[row]]

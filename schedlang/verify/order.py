@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ops import Op
 from schedlang.verify.graph import Graph, build
 from schedlang.verify.lanes import records
 from schedlang.verify.matching import Matching
@@ -33,12 +32,12 @@ class Order:
        strictly before t if that is fused too; so the fused sends of one level do not depend on each other;
     3. every row with ``done == t`` writes; several reductions of one step into one location in row order.
 
-    ``posted <= ready <= done`` of the row itself, and the ``ready`` of a send is at most the ``done`` of its receive. All
-    rows of one step of a lane have one ``posted`` and one ``done``. ``ready`` of a row that is no fused send is its ``posted``.
-    The three may be one and the same array. ``complete``: the execution came to its end; where it did not (a deadlock, an
-    operation without its partner), rows that were never posted, ready or done have NONE there. ``deadlock_free``: nothing
-    is stuck where deadlock is judged (``sends.deadlock_depth``). ``numbered``: the levels are `table.number` (spread out
-    where fused chains need room), which was checked.
+    ``posted <= ready <= done`` of the row itself, and the ``ready`` of a send is at most the ``done`` of its receive.
+    All rows of one step of a lane have one ``posted`` and one ``done``. ``ready`` of a row that is no fused send is its
+    ``posted``. The three may be one and the same array. ``complete``: the execution came to its end; where it did not
+    (a deadlock, an operation without its partner), rows that were never posted, ready or done have NONE there.
+    ``deadlock_free``: nothing is stuck where deadlock is judged (``sends.deadlock_depth``). ``numbered``: the levels
+    are `table.number` (spread out where fused chains need room), which was checked.
     """
 
     posted: Array
@@ -59,7 +58,8 @@ class Order:
 
 
 def order(table: OpTable, matching: Matching, sends: Sends = DEFAULT) -> Order:
-    """Execute the table, so to speak: under the model for deadlock where that comes to its end, else under the other."""
+    """Execute the table, so to speak: under the model for deadlock where that comes to its end, else under the
+    other."""
     proven = matching.numbered and _numbers_hold(table, matching)
     if proven and table.number is not None:
         levels = int(table.number.max()) + 1

@@ -22,8 +22,8 @@ def settle(table: OpTable, lanes: Lanes, guess: Connections, sends: Sends) -> tu
     """The messages of all connections in the order of their posts, and SL304 for ends where nothing settles it.
 
     If in one legal execution each post at an end is ordered after the post before it, by what that execution's pairing
-    implies, then every execution has this pairing: so a guess that proves itself in this way is right. Where it does not,
-    one execution is played; what it yields proves itself, or is ambiguous.
+    implies, then every execution has this pairing: so a guess that proves itself in this way is right. Where it does
+    not, one execution is played; what it yields proves itself, or is ambiguous.
     """
     first, second, all_posted = _unsettled(table, lanes, guess, sends)
     if all_posted and not len(first):
@@ -34,8 +34,8 @@ def settle(table: OpTable, lanes: Lanes, guess: Connections, sends: Sends) -> tu
 
 
 def _unsettled(table: OpTable, lanes: Lanes, ends: Connections, sends: Sends) -> tuple[Array, Array, bool]:
-    """Rows that follow each other at an end and whose posts nothing orders, among those that are posted at all; and whether
-    all are, at ends that lanes share."""
+    """Rows that follow each other at an end and whose posts nothing orders, among those that are posted at all; and
+    whether all are, at ends that lanes share."""
     matching = Matching(pair(table, ends), (), False, lanes, table, ends)
     found: Order = order(table, matching, Sends(False, sends.depth))
     pairs = []
@@ -63,21 +63,22 @@ def _findings(table: OpTable, first: Array, second: Array, sends: Sends) -> list
         streams = [table.streams[int(table.stream[row])] for row in (a, b)]
         findings.append(error(
             "SL304",
-            f"{this} of rank {rank} {'to' if this == 'sends' else 'from'} rank {peer} on {table.streams[int(table.chan[a])]} are "
-            f"posted by streams {streams[0]} and {streams[1]} in no settled order ({depth_words(sends.depth)}), so it depends on "
-            f"timing which message is which: {words.operation(table, a)}{words.origin(table, a)[1]} and "
+            f"{this} of rank {rank} {'to' if this == 'sends' else 'from'} rank {peer} on "
+            f"{table.streams[int(table.chan[a])]} are posted by streams {streams[0]} and {streams[1]} in no settled "
+            f"order ({depth_words(sends.depth)}), so it depends on timing which message is which: "
+            f"{words.operation(table, a)}{words.origin(table, a)[1]} and "
             f"{words.operation(table, b)}{words.origin(table, b)[1]}",
             words.origin(table, b)[0],
             notes=[Note(words.sentence(table, row), words.origin(table, row)[0]) for row in (a, b)],
-            help=f"record an event on stream {streams[0]} after the one and wait for it on stream {streams[1]} before the other, "
-                 "or give each stream a connection of its own by another `chan`",
+            help=f"record an event on stream {streams[0]} after the one and wait for it on stream {streams[1]} before "
+                 "the other, or give each stream a connection of its own by another `chan`",
             count=count + (left if k == len(by) - 1 else 0), first=a, second=b, rank=rank, peer=peer))
     return findings
 
 
 def _play(table: OpTable, lanes: Lanes, guess: Connections, depth: int | None) -> tuple[Array, Array]:
-    """The sends and the receives in the order in which one legal execution posts them; what is never posted comes last, in
-    the order guessed."""
+    """The sends and the receives in the order in which one legal execution posts them; what is never posted comes last,
+    in the order guessed."""
     play = _Play(table, lanes, depth)
     play.run()
     sends, receives = play.posted_sends, play.posted_receives
@@ -88,7 +89,8 @@ def _play(table: OpTable, lanes: Lanes, guess: Connections, depth: int | None) -
 
 
 class _Play:
-    """An execution, step by step, that pairs messages as they are posted: the rules of docs/decisions/0001 as they stand.
+    """An execution, step by step, that pairs messages as they are posted: the rules of docs/decisions/0001 as they
+    stand.
 
     Plain Python, and used only where lanes share an end of a connection and the guess of their order failed.
     """
@@ -144,7 +146,8 @@ class _Play:
         return rows
 
     def _other(self, row: int, sending: bool, back: int = 0) -> int | None:
-        """The send (or receive) posted for the message ``back`` before that of ``row``; None where there is none yet."""
+        """The send (or receive) posted for the message ``back`` before that of ``row``; None where there is none
+        yet."""
         end, index = self.ends.get((self.key[row], sending), []), self.index[row] - back
         return end[index] if index < len(end) else None
 
@@ -166,7 +169,7 @@ class _Play:
         feeding = self.of[row]
         if feeding == NONE or self._other(feeding, True) in self.available:
             self.available.add(row)
-        if feeding == NONE and self._has_room(row) or feeding in self.done:
+        if (feeding == NONE and self._has_room(row)) or feeding in self.done:
             self.done.add(row)
 
     def _receive(self, row: int) -> None:

@@ -1,4 +1,5 @@
-"""No two lanes of a rank access one location in no settled order, one of them writing (language.md, Semantics 7 and 8)."""
+"""No two lanes of a rank access one location in no settled order, one of them writing (language.md, Semantics 7 and
+8)."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ ENOUGH = 4096
 
 @dataclass(frozen=True)
 class Pairs:
-    """Accesses to be ordered, one entry each: rows ``first`` and ``second`` of two lanes of one rank, and the location, as a
-    number (rank, buffer, chunk)."""
+    """Accesses to be ordered, one entry each: rows ``first`` and ``second`` of two lanes of one rank, and the location,
+    as a number (rank, buffer, chunk)."""
 
     first: Array
     second: Array
@@ -47,14 +48,16 @@ def check(table: OpTable, order: Order, reach: Reach | None = None) -> list[Diag
         node[pairs.first] + 1, node[pairs.second], ENOUGH)
     if not len(unordered):
         return []
-    return _findings(table, order, Pairs(pairs.first[unordered], pairs.second[unordered], pairs.location[unordered]), judged)
+    racing = Pairs(pairs.first[unordered], pairs.second[unordered], pairs.location[unordered])
+    return _findings(table, order, racing, judged)
 
 
 def candidates(table: OpTable, order: Order) -> Pairs | None:
     """The pairs of accesses whose order has to be shown: if these are ordered, all conflicting accesses are.
 
-    In a legal execution, each read comes after the last write of its location, and before the next one; each write comes
-    after the write before it. Order is transitive, so these few pairs decide. None where there is nothing to show.
+    In a legal execution, each read comes after the last write of its location, and before the next one; each write
+    comes after the write before it. Order is transitive, so these few pairs decide. None where there is nothing to
+    show.
     """
     lanes = order.matching.lanes
     if int(lanes.per_rank(table.ranks).max(initial=0)) < 2:
@@ -145,12 +148,13 @@ def _shared(table: OpTable, order: Order, places: Places) -> Array:
     lane = order.matching.lanes.lane
     owner = np.full(places.total, NONE, np.int32)
     shared, written = np.zeros(places.total, bool), np.zeros(places.total, bool)
-    blocks = [(*part, k, write) for *part, write in accesses(table) for k in range(0, len(part[0]), BLOCK)]
-    for row, buffer, chunk, count, k, _ in blocks:
-        these, location = places.where(*(column[k:k + BLOCK] for column in (row, buffer, chunk, count)))
+    blocks = [(row[k:k + BLOCK], buffer[k:k + BLOCK], chunk[k:k + BLOCK], count[k:k + BLOCK], write)
+              for row, buffer, chunk, count, write in accesses(table) for k in range(0, len(row), BLOCK)]
+    for *block, _ in blocks:
+        these, location = places.where(*block)
         owner[location] = lane[these]
-    for row, buffer, chunk, count, k, write in blocks:
-        these, location = places.where(*(column[k:k + BLOCK] for column in (row, buffer, chunk, count)))
+    for *block, write in blocks:
+        these, location = places.where(*block)
         shared[location[owner[location] != lane[these]]] = True
         if write:
             written[location] = True
@@ -160,10 +164,10 @@ def _shared(table: OpTable, order: Order, places: Places) -> Array:
 def _findings(table: OpTable, order: Order, races: Pairs, judged: bool) -> list[Diagnostic]:
     """One finding for each pair of source statements; the earliest race is the one shown."""
     by = np.lexsort((races.location, order.posted[races.second]))
-    spots = [site.location for site in table.sites]
     numbers: dict[object, int] = {}
-    statement = np.array([numbers.setdefault(spot if spot is not None else k, len(numbers)) for k, spot in enumerate(spots)])
-    kinds = statement[table.site[races.first[by]]] * np.int64(len(spots)) + statement[table.site[races.second[by]]]
+    statement = np.array([numbers.setdefault(k if site.location is None else site.location, len(numbers))
+                          for k, site in enumerate(table.sites)])
+    kinds = statement[table.site[races.first[by]]] * len(numbers) + statement[table.site[races.second[by]]]
     _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
     findings = []
     for index in np.argsort(first).tolist():
@@ -173,7 +177,8 @@ def _findings(table: OpTable, order: Order, races: Pairs, judged: bool) -> list[
     return findings
 
 
-def _finding(table: OpTable, order: Order, first: int, second: int, location: int, count: int, judged: bool) -> Diagnostic:
+def _finding(table: OpTable, order: Order, first: int, second: int, location: int, count: int,
+             judged: bool) -> Diagnostic:
     rank, buffer, chunk = Places(table).split(location)
     where = words.place(table, buffer, chunk)
     stream = [table.streams[int(table.stream[row])] for row in (first, second)]
@@ -183,8 +188,8 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
     notes = [Note(f"one access: {words.sentence(table, first)}", at),
              Note(f"the other: {words.sentence(table, second)}", words.origin(table, second)[0])]
     if table.op[first] == Op.SEND:
-        notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only the "
-                          "stream of the send knows"))
+        notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only "
+                          "the stream of the send knows"))
     if not judged:
         notes.append(Note(f"the search stopped after {ENOUGH} races; there may be more"))
     return error(
@@ -193,8 +198,8 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
         f"{words.operation(table, first)} on stream {stream[0]}{first_origin} {does[0]} it, "
         f"{words.operation(table, second)} on stream {stream[1]}{second_origin} {does[1]} it",
         words.origin(table, second)[0], notes=notes,
-        help=f"record an event on stream {stream[0]} of rank {rank} after \"{words.operation(table, first)}\" and wait for it on "
-             f"stream {stream[1]} before \"{words.operation(table, second)}\"; or use another buffer",
+        help=f"record an event on stream {stream[0]} of rank {rank} after \"{words.operation(table, first)}\" and wait "
+             f"for it on stream {stream[1]} before \"{words.operation(table, second)}\"; or use another buffer",
         count=count, rank=rank, buffer=table.buffers[buffer].name, chunk=chunk, first=first, second=second)
 
 

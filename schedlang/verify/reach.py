@@ -1,8 +1,9 @@
-"""Whether one step of a rank comes before another, by whatever way: lane order and events first, other ranks if need be.
+"""Whether one step of a rank comes before another, by whatever way: lane order and events first, other ranks if need
+be.
 
-Two passes, each of them exact for what it claims. *Within the rank*: for each wait, the last step of every other lane of
-its rank that is known to have been posted; all ranks go through this together. *Through other ranks*, only for the pairs
-that remain: for a batch of lanes, the last of their steps known at every node of the whole graph.
+Two passes, each of them exact for what it claims. *Within the rank*: for each wait, the last step of every other lane
+of its rank that is known to have been posted; all ranks go through this together. *Through other ranks*, only for the
+pairs that remain: for a batch of lanes, the last of their steps known at every node of the whole graph.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Reach:
         self._clocks: dict[int, Array] = {}
 
     def ordered(self, before: Array, after: Array) -> Array:
-        """For each i, whether node ``before[i]`` is ``after[i]`` or comes before it (bool). Both are nodes of lanes of one
-        rank, and of different lanes."""
+        """For each i, whether node ``before[i]`` is ``after[i]`` or comes before it (bool). Both are nodes of lanes of
+        one rank, and of different lanes."""
         found = self._within(before, after)
         left = np.flatnonzero(~found)
         if len(left):
@@ -66,17 +67,19 @@ class Reach:
         for low in range(0, self._slots, width):
             these = np.flatnonzero((last != NONE) & (slot >= low) & (slot < low + width))
             if len(these):
-                found[these] = self._clock(low, min(width, self._slots - low))[last[these], slot[these] - low] >= step[these]
+                clock = self._clock(low, min(width, self._slots - low))
+                found[these] = clock[last[these], slot[these] - low] >= step[these]
         return found
 
     def _last_wait(self, node: Array, lane: Array) -> Array:
-        """The last wait (as an index into ``_waits``) that has ended when each node is reached; NONE where there is none."""
+        """The last wait (as an index into ``_waits``) that has ended when each node is reached; NONE where there is
+        none."""
         at = np.searchsorted(self._wait_node, node) - 1
         return np.where((at >= 0) & (self._wait_node[at] >= self.lanes.start[lane]), at, NONE)
 
     def _clock(self, low: int, width: int) -> Array:
-        """For each wait, once it has ended: the last step of the lanes in slots ``low .. low + width`` of its rank known to
-        have been posted. The last row, all NONE, stands for no wait at all."""
+        """For each wait, once it has ended: the last step of the lanes in slots ``low .. low + width`` of its rank
+        known to have been posted. The last row, all NONE, stands for no wait at all."""
         if low in self._clocks:
             return self._clocks[low]
         lanes, waits, made = self.lanes, self._waits, self._made

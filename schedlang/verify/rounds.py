@@ -1,4 +1,5 @@
-"""How many steps depend on each other at most: the longest chain, steps with a transfer counting one, local ones nothing."""
+"""How many steps depend on each other at most: the longest chain, steps with a transfer counting one, local ones
+nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def critical_path(table: OpTable, matching: Matching, order: Order) -> int | Non
 
     A step of a lane ends one round after the latest of: the lane's step before it, and the posts of the sends whose
     messages it receives; a step without transfers ends with what it follows. A message that was passed on is there one
-    round after the message it came from. Sends are taken not to wait. None where the execution does not come to its end.
+    round after the message it came from. Sends are taken not to wait. None where the execution does not come to its
+    end.
     """
     if not len(table):
         return 0

@@ -21,7 +21,8 @@ class Sends:
 
     @classmethod
     def parse(cls, text: str) -> Sends:
-        """The model written ``rendezvous``, ``buffered=N``, ``unlimited`` or ``default``. SchedError SL806 for other text."""
+        """The model written ``rendezvous``, ``buffered=N``, ``unlimited`` or ``default``. SchedError SL806 for other
+        text."""
         if text == "default":
             return cls()
         if text == "rendezvous":
@@ -48,7 +49,8 @@ class Sends:
 
 
 DEFAULT = Sends()
-"""Deadlock judged without buffering, all else with unlimited buffering: a clean verdict then holds on every transport."""
+"""Deadlock judged without buffering, all else with unlimited buffering: a clean verdict then holds on every
+transport."""
 
 
 def depth_words(depth: int | None) -> str:

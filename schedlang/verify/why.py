@@ -21,9 +21,10 @@ Moment = Literal["post", "end"]
 class Hop:
     """One link of a chain: row ``after`` comes after row ``before``, because of
 
-    ``lane``: it is in a later step of the same lane; ``message``: it receives what the other sends; ``event``: it waits for
-    what the other records; ``fused``: it passes on what the other receives; ``room``: it is a send that needs the receive
-    (without buffering its own, else an earlier one); ``head``: it is a receive behind another one of its connection.
+    ``lane``: it is in a later step of the same lane; ``message``: it receives what the other sends; ``event``: it waits
+    for what the other records; ``fused``: it passes on what the other receives; ``room``: it is a send that needs the
+    receive (without buffering its own, else an earlier one); ``head``: it is a receive behind another one of its
+    connection.
     """
 
     kind: str
@@ -33,12 +34,12 @@ class Hop:
 
 def path(table: OpTable, matching: Matching, a: int, b: int, sends: Sends = DEFAULT, *, start: Moment = "end",
          until: Moment = "post") -> list[Hop] | None:
-    """The chain with the fewest links between lanes by which row ``b`` comes after row ``a``, or None where nothing orders them
-    so.
+    """The chain with the fewest links between lanes by which row ``b`` comes after row ``a``, or None where nothing
+    orders them so.
 
-    By default from the end of the step of ``a`` to the post of the step of ``b``, which is what keeps their accesses apart;
-    ``start="post"`` asks for what comes after the post of ``a``, ``until="end"`` for what comes before the end of ``b``.
-    The order is that of ``sends.depth``.
+    By default from the end of the step of ``a`` to the post of the step of ``b``, which is what keeps their accesses
+    apart; ``start="post"`` asks for what comes after the post of ``a``, ``until="end"`` for what comes before the end
+    of ``b``. The order is that of ``sends.depth``.
     """
     graph = build(table, matching, sends.depth)
     node = matching.lanes.node

@@ -29,13 +29,12 @@ def operation(table: OpTable, row: int) -> str:
             return f"pass on to rank {peer} what the fused receive yields"
         return f"send {where} to rank {peer}"
     if op is Op.RECV:
-        return f"recv {where} from rank {peer}" if table.buffer[row] != NONE else f"recv from rank {peer}, storing nothing"
-    if op is Op.REDUCE_RECV:
-        return f"reduce {place(table, int(table.from_buffer[row]), int(table.from_chunk[row]), count)} from rank {peer}" + (
-            "" if where == "nothing" or (table.from_buffer[row], table.from_chunk[row]) == (table.buffer[row], table.chunk[row])
-            else f" into {where}")
-    if op in (Op.COPY, Op.REDUCE):
+        return f"recv from rank {peer}, storing nothing" if where == "nothing" else f"recv {where} from rank {peer}"
+    if op in (Op.REDUCE_RECV, Op.COPY, Op.REDUCE):
         source = place(table, int(table.from_buffer[row]), int(table.from_chunk[row]), count)
+        if op is Op.REDUCE_RECV:
+            into = "" if where in ("nothing", source) else f" into {where}"
+            return f"reduce {source} from rank {peer}{into}"
         return f"{op.name.lower()} {source} into {where}"
     return f"{op.name.lower()} {event(table, int(table.event[row]))}"
 
@@ -47,9 +46,12 @@ def standing(table: OpTable, row: int) -> str:
 
 
 def origin(table: OpTable, row: int) -> tuple[Location | None, str]:
-    """The source place of a row, and where it comes from in words: `` (line 12, s=3, r=17)``, empty where nothing is known."""
+    """The source place of a row, and where it comes from in words: `` (line 12, s=3, r=17)``, empty where nothing is
+    known."""
     location, values = table.origin(row)
-    known = ([f"line {location.line}"] if location is not None else []) + [f"{name}={value}" for name, value in values.items()]
+    known = [f"{name}={value}" for name, value in values.items()]
+    if location is not None:
+        known.insert(0, f"line {location.line}")
     return location, f" ({', '.join(known)})" if known else ""
 
 

@@ -3,13 +3,14 @@
 from collections import defaultdict
 from random import Random
 
+from schedlang.ir.table import COLUMNS
 from schedlang.ops import Op
 from tests.tables import allreduce
 
 
 class Oracle:
-    """A table's rows as plain tuples, and what holds in a state. A state says how many steps each lane has posted, and in
-    which order rows were posted at each end of each connection. ``depth``: 0 rendezvous, None unlimited."""
+    """A table's rows as plain tuples, and what holds in a state. A state says how many steps each lane has posted, and
+    in which order rows were posted at each end of each connection. ``depth``: 0 rendezvous, None unlimited."""
 
     def __init__(self, table, depth):
         self.depth = depth
@@ -42,7 +43,8 @@ class Oracle:
         return counts, ends
 
     def done(self, state):
-        """The rows that can be done in a state, by the rules of docs/decisions/0001 read from top to bottom until nothing new."""
+        """The rows that can be done in a state, by the rules of docs/decisions/0001 read from top to bottom until
+        nothing new."""
         counts, ends = state
         index = {i: k for end in ends.values() for k, i in enumerate(end)}
         posted = {i for lane in self.lanes for k in range(counts[lane]) for i in self.steps[(*lane, k)]}
@@ -171,13 +173,13 @@ class Oracle:
 
 
 def _rows(table):
-    columns = ("op", "rank", "stream", "step", "buffer", "chunk", "count", "peer", "chan", "from_buffer", "from_chunk", "of", "event")
-    return [{c: getattr(table, c)[i] for c in columns} for i in range(len(table))]
+    return [{c: getattr(table, c)[i] for c in COLUMNS if c != "number"} for i in range(len(table))]
 
 
-def random_table(random: Random, statements=6, ranks=3, streams=2, shared_chan=False, fused=True, swaps=2, chunks=3, lost=0.0):
-    """A tiny table: statements appended to random lanes, some put into one step, then some steps of a lane exchanged. With the
-    chance ``lost`` a transfer or an event lacks its other end."""
+def random_table(random: Random, statements=6, ranks=3, streams=2, shared_chan=False, fused=True, swaps=2, chunks=3,
+                 lost=0.0):
+    """A tiny table: statements appended to random lanes, some put into one step, then some steps of a lane exchanged.
+    With the chance ``lost`` a transfer or an event lacks its other end."""
     lanes = defaultdict(list)  # (rank, stream): a list of steps, each a list of rows
     recorded, ids = [], {}
 

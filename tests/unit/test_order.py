@@ -82,7 +82,8 @@ def test_unmatched_send():
     t = table(2, a, Lane(1)("recv", peer=0))
     found = match(t).diagnostics
     assert [d.code for d in found] == ["SL301"]
-    assert "send data[2] to rank 1" in found[0].message and "sends 2 messages to rank 1, which receives 1" in found[0].message
+    assert "send data[2] to rank 1" in found[0].message
+    assert "sends 2 messages to rank 1, which receives 1" in found[0].message
     assert found[0].location.line == a.rows[1]["location"].line
     assert match(t).partner.tolist() == [2, NONE, 0]
 
@@ -118,7 +119,8 @@ def test_sizes(sent, taken, words):
 
 
 def test_crossed_receives_are_named():
-    """Previous and next are one rank when there are two: the receives of a step pair in the order in which they stand."""
+    """Previous and next are one rank when there are two: the receives of a step pair in the order in which they
+    stand."""
     t = table(2, Lane(0)("send", peer=1, count=1)("send", peer=1, count=2, together=True),
               Lane(1)("recv", peer=0, chunk=0, count=2)("recv", peer=0, chunk=2, count=1, together=True))
     found = match(t).diagnostics
@@ -135,8 +137,8 @@ def test_many_findings_end_in_a_count():
 
 
 def test_json_row_order_does_not_matter_across_steps():
-    rows = [*Lane(0)("send", peer=1)("send", peer=1, chunk=1).rows[::-1], *Lane(1)("recv", peer=0)("recv", peer=0, chunk=1).rows]
-    found = match(allreduce(rows, 2, 4))
+    a, b = Lane(0)("send", peer=1)("send", peer=1, chunk=1), Lane(1)("recv", peer=0)("recv", peer=0, chunk=1)
+    found = match(allreduce([*a.rows[::-1], *b.rows], 2, 4))
     assert found.partner.tolist() == [3, 2, 1, 0] and found.message.tolist() == [1, 0, 0, 1]
 
 
@@ -273,8 +275,10 @@ def test_unmatched_is_not_deadlock():
 
 
 def fused_ring(n, first_sends):
-    """Each rank passes on what it receives, round a ring; with ``first_sends`` rank 0 starts it with a send of its own."""
-    lanes = [Lane(r)("recv", peer=(r - 1) % n, chunk=1)("send", peer=(r + 1) % n, chunk=1, together=True) for r in range(n)]
+    """Each rank passes on what it receives, round a ring; with ``first_sends`` rank 0 starts it with a send of its
+    own."""
+    lanes = [Lane(r)("recv", peer=(r - 1) % n, chunk=1)("send", peer=(r + 1) % n, chunk=1, together=True)
+             for r in range(n)]
     if first_sends:
         lanes[0] = Lane(0)("send", peer=1)("recv", peer=n - 1, chunk=1, together=True)
     at = 0
@@ -311,7 +315,8 @@ def test_two_streams_on_one_scratch():
     finding = only(table(1, a, b, scratch=[("tmp", 1)]))
     assert finding.code == "SL401" and "tmp[0] on rank 0" in finding.message
     assert "on stream a" in finding.message and "writes it" in finding.message and "reads it" in finding.message
-    assert 'record an event on stream a of rank 0 after "copy data[0] into tmp[0]" and wait for it on stream b before' in finding.help
+    assert 'record an event on stream a of rank 0 after "copy data[0] into tmp[0]"' in finding.help
+    assert 'wait for it on stream b before "copy tmp[0] into data[1]"' in finding.help
     assert (finding.witness["buffer"], finding.witness["chunk"]) == ("tmp", 0)
     a("record", event="staged")
     b.rows, b.step = [], -1
@@ -326,8 +331,9 @@ def test_reads_do_not_race():
 
 
 def test_overlap_by_one_chunk():
-    t = table(1, Lane(0, "a")("copy", buffer="tmp", chunk=0, count=3, from_buffer="data", from_chunk=0),
-              Lane(0, "b")("copy", buffer="tmp", chunk=2, count=2, from_buffer="data", from_chunk=0), scratch=[("tmp", 4)])
+    a = Lane(0, "a")("copy", buffer="tmp", chunk=0, count=3, from_buffer="data", from_chunk=0)
+    b = Lane(0, "b")("copy", buffer="tmp", chunk=2, count=2, from_buffer="data", from_chunk=0)
+    t = table(1, a, b, scratch=[("tmp", 4)])
     finding = only(t)
     assert finding.witness["chunk"] == 2 and finding.count == 1
 
@@ -369,9 +375,8 @@ def test_that_a_message_arrived_does_not_show_that_its_sender_is_done(model):
 
 def test_races_of_one_statement_are_one_finding():
     n = 6
-    lanes = []
-    for r in range(n):
-        lanes += [Lane(r, "a")("copy", chunk=1, from_buffer="data", from_chunk=0), Lane(r, "b")("copy", chunk=1, from_buffer="data", from_chunk=2)]
+    lanes = [Lane(r, s)("copy", chunk=1, from_buffer="data", from_chunk=k)
+             for r in range(n) for k, s in enumerate("ab")]
     for lane in lanes:
         lane.rows[0]["location"] = Place("hand.sched", 1 + (lane.stream == "b"))
     finding = only(table(n, *lanes))
