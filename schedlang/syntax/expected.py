@@ -33,8 +33,7 @@ def phrase(acceptable: Sequence[Terminal], statement: Sequence[str]) -> str:
         return _NAMES[INDENT]
     words: list[str] = []
     if {"send", "copy", "let"} <= {t.pattern for t in left}:
-        words = ["a statement"]
-        left = [t for t in left if t.name == "DOC"]
+        words, left = ["a statement"], []
     elif "schedule" in {t.pattern for t in left}:
         left = [t for t in left if t.name != NEWLINE]
     elif "NAME" in names:
@@ -57,7 +56,8 @@ def _after_operand(acceptable: list[Terminal], statement: Sequence[str]) -> list
     ends = any(t.name == NEWLINE for t in kept)
     head = next((w for w in reversed(statement) if w in _GUARDED), None)
     drop = set()
-    if not (ends and head):
+    comprehension = "for" in statement and any(t.pattern == "]" for t in kept)
+    if not comprehension and not (ends and head):
         drop.add("if")
     if ".." in statement or not {"for", "verify"} & set(statement):
         drop.add("..")

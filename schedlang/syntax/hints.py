@@ -93,7 +93,7 @@ def _order_of_parts(words: Sequence[str], k: int, acceptable: Set[str]) -> str |
 
 
 def _ranges(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
-    if words[k] == "..":
+    if words[k] == ".." and "*" in acceptable:
         return "put the range in parentheses: (a..b)"
     if words[k] == ":" and "]" in acceptable:
         return "only buffers have slices; a part of a list is [xs[i] for i in a..b]"

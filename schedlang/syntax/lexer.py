@@ -123,6 +123,8 @@ class _Lexer:
             group = m.lastindex or 0
             start, end = m.span(group)
             if group == _LINE_END:
+                if strange_end == start and text[start - 1] == "\\":
+                    continue  # whoever wrote the backslash meant the line to go on
                 if not fresh and not brackets and not self.inline:
                     self.end_line()
                 line_start, fresh = end, True

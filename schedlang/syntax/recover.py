@@ -25,6 +25,8 @@ _HEADERS = {
 }
 """What stands in for a block's header that could not be read, by its first word."""
 _STATEMENT = ("chunks", "INT", NEWLINE)
+_FOREIGN_HEADERS = frozenset(("def", "class", "function"))
+"""Words of other languages whose blocks hold nothing of this one."""
 
 
 def errors(table: Tables, tokens: Tokens, start: str) -> list[Diagnostic]:
@@ -122,12 +124,24 @@ class _Reader:
                     blocks.append(True)  # not closed yet
                 continue
             else:
+                foreign = self.tokens.texts[self.line] in _FOREIGN_HEADERS
                 k = self.give_up(k)
+                if foreign and kinds[k] == self.indent:
+                    self.states = self.try_all(self.line_states, _STATEMENT) or self.line_states
+                    k = self.after_block(k)
                 quiet = kinds[k] == self.indent and advance(self.table, self.states, self.indent) is None
                 self.begin_line(k)
                 continue
             k += 1
             self.begin_line(k)
+
+    def after_block(self, k: int) -> int:
+        """The number of the token after the block that token k, an indentation, opens."""
+        depth = 1
+        while depth:
+            k += 1
+            depth += (self.tokens.kinds[k] == self.indent) - (self.tokens.kinds[k] == self.dedent)
+        return k + 1
 
     def no_block(self, k: int) -> bool:
         """Where a block, or its first statement, is missing before token k: say so, and go on as if it were there."""

@@ -1,0 +1,94 @@
+"""`schedlang fmt`: which files it touches, what it says, how it ends."""
+
+import io
+import os
+import sys
+
+import pytest
+
+from schedlang.cli.main import main
+
+ROUGH, SMOOTH, BROKEN = "fn f( x )=x\n", "fn f(x) = x\n", "fn f(x = x\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "rough.sched").write_text(ROUGH)
+    (tmp_path / "deep" / "smooth.sched").write_text(SMOOTH)
+    (tmp_path / "other.txt").write_text(ROUGH)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_files_and_folders_are_formatted(folder, capsys):
+    assert main(["fmt", "."]) == 0
+    assert (folder / "rough.sched").read_text() == SMOOTH
+    assert (folder / "other.txt").read_text() == ROUGH
+    out, err = capsys.readouterr()
+    assert out == "formatted rough.sched\n"
+    assert err == "1 file formatted, 1 file unchanged\n"
+    assert main(["fmt", ".", "--check"]) == 0
+
+
+def test_check_writes_nothing(folder, capsys):
+    assert main(["fmt", "--check", "."]) == 1
+    assert (folder / "rough.sched").read_text() == ROUGH
+    assert capsys.readouterr().out == "would format rough.sched\n"
+    assert main(["fmt", "--check", "deep/smooth.sched"]) == 0
+
+
+def test_diff_writes_nothing(folder, capsys):
+    assert main(["fmt", "--diff", "rough.sched"]) == 0
+    assert main(["fmt", "--diff", "--check", "rough.sched"]) == 1
+    assert (folder / "rough.sched").read_text() == ROUGH
+    assert "-fn f( x )=x\n+fn f(x) = x\n" in capsys.readouterr().out
+
+
+def test_a_broken_file_is_reported_and_the_others_formatted(folder, capsys):
+    (folder / "broken.sched").write_text(BROKEN)
+    assert main(["fmt", "."]) == 2
+    assert (folder / "broken.sched").read_text() == BROKEN
+    assert (folder / "rough.sched").read_text() == SMOOTH
+    err = capsys.readouterr().err
+    assert "broken.sched:1:5" in err and "1 file unreadable" in err
+
+
+@pytest.mark.parametrize("arguments", [["missing.sched"], ["empty"], []])
+def test_nothing_to_format(arguments, folder, capsys):
+    (folder / "empty").mkdir()
+    assert main(["fmt", *arguments]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_line_ends_permissions_and_links_stay(folder):
+    file = folder / "rough.sched"
+    file.write_bytes(ROUGH.replace("\n", "\r\n").encode())
+    file.chmod(0o640)
+    link = folder / "link.sched"
+    link.symlink_to(file)
+    assert main(["fmt", "link.sched"]) == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == SMOOTH.replace("\n", "\r\n").encode()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_standard_input_goes_to_standard_output(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(ROUGH.encode())))
+    assert main(["fmt", "-"]) == 0
+    assert capsys.readouterr().out == SMOOTH
+
+
+def test_a_file_named_twice_is_formatted_once(folder, capsys):
+    assert main(["fmt", "rough.sched", "rough.sched"]) == 0
+    assert capsys.readouterr().err == "1 file formatted\n"
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions do not bind the superuser")
+def test_a_folder_that_cannot_be_written(folder, capsys):
+    folder.chmod(0o500)
+    try:
+        assert main(["fmt", "rough.sched"]) == 2
+    finally:
+        folder.chmod(0o700)
+    assert "SL807" in capsys.readouterr().err
