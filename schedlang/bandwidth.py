@@ -15,7 +15,8 @@ _BLOCKS = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter", "allg
 
 
 def elements(table: OpTable, layout: Layout) -> int | None:
-    """The elements whose bytes count; None for collectives of which nccl-tests says nothing."""
+    """The elements whose bytes count (of all-to-all-v, those of the rank that sends most); None for collectives that have
+    no such thing."""
     name = table.collective.name
     if name in ("custom", "barrier"):
         return None

@@ -15,12 +15,12 @@ from schedlang.ir.table import Array, OpTable
 
 @dataclass(frozen=True)
 class Measurement:
-    """``seconds``: of each run. ``elements`` and ``bytes``: what bandwidths count, None for a barrier or a custom
-    collective. ``algbw`` and ``busbw``: bytes a second, by the shortest run; None where they mean nothing."""
+    """``seconds``: of each run. ``elements`` and ``bytes``: the size of the collective, as bandwidths count it.
+    ``algbw`` and ``busbw``: bytes a second, by the shortest run; None where they mean nothing."""
 
     dtype: Dtype
-    elements: int | None
-    bytes: int | None
+    elements: int
+    bytes: int
     seconds: list[float]
     algbw: float | None
     busbw: float | None
@@ -42,9 +42,10 @@ def measure(table: OpTable, inputs: Sequence[Mapping[str, Array]], backend: Back
         begun = time.perf_counter()
         outputs = backend.run(table, inputs, op=table.collective.op, accumulate=accumulate, progress=overall)
         seconds.append(time.perf_counter() - begun)
-    elements = bandwidth.elements(table, bound.layout)
-    size = None if elements is None else elements * bound.dtype.numpy.itemsize
-    algbw = None if size is None else size / max(min(seconds), 1e-9)
+    counted = bandwidth.elements(table, bound.layout)
+    elements = bound.elements if counted is None else counted
+    size = elements * bound.dtype.numpy.itemsize
+    algbw = None if counted is None else size / max(min(seconds), 1e-9)
     factor = bandwidth.bus_factor(table.collective.name, table.ranks)
     busbw = None if algbw is None or factor is None else algbw * float(factor)
     return Measurement(bound.dtype, elements, size, seconds, algbw, busbw, outputs)

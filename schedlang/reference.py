@@ -223,8 +223,9 @@ class _Tally:
             error[open_] = 0.0
             error[np.isnan(error)] = np.inf
             self.unjudged += int(open_.sum())
-            over = error > allowed
+            over = (error > allowed) | np.isinf(error)
             share = np.where(error > 0, error / np.maximum(allowed, np.finfo(float).tiny), 0.0)
+            share[np.isinf(error)] = np.inf
         if not len(error):
             return
         self.largest = max(self.largest, float(error.max()))

@@ -122,8 +122,8 @@ def _progress_bar() -> Iterator[Callable[[float], None] | None]:
 def _text(table: OpTable, taken: Measurement, compared: Comparison | None) -> str:
     c = table.collective
     noun = "rank" if table.ranks == 1 else "ranks"
-    lines = [f"{table.name}: {c.name}{f'({c.op})' if c.op else ''} on {table.ranks} {noun}, {taken.dtype.name}"
-             + (f", {taken.elements:,} elements ({_bytes(taken.bytes)})" if taken.bytes is not None else "")]
+    lines = [f"{table.name}: {c.name}{f'({c.op})' if c.op else ''} on {table.ranks} {noun}, {taken.dtype.name}, "
+             f"{taken.elements:,} elements ({_bytes(taken.bytes)})"]
     best = f"   the shortest of {len(taken.seconds)}" if len(taken.seconds) > 1 else ""
     lines.append(f"  time    {_seconds(min(taken.seconds))}{best}")
     for label, rate in (("algbw", taken.algbw), ("busbw", taken.busbw)):
