@@ -15,14 +15,14 @@ from schedlang.ir import legal
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES
 from schedlang.verify import barrier, deadlock, facts, matching, races
-from schedlang.verify.carriers import carriers
-from schedlang.verify.conditions import conditions, ensured
+from schedlang.verify.carriers import Carriers, carriers
+from schedlang.verify.conditions import Conditions, conditions, ensured
 from schedlang.verify.dataflow import judge
 from schedlang.verify.lengths import shorter_parts
 from schedlang.verify.order import Order, order
 from schedlang.verify.rounds import critical_path
 from schedlang.verify.sends import DEFAULT, Sends, depth_words
-from schedlang.verify.steps import Steps, steps
+from schedlang.verify.steps import steps
 from schedlang.verify.walk import Program
 
 __all__ = ["DEFAULT", "Proof", "Sends", "Verdict", "verify"]
@@ -77,7 +77,8 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
     if not report.judge("form", legal.check(table)):
         return report.verdict("the table is not well-formed")
     matched = matching.match(table, sends)
-    ill = steps(table, matched.lanes)
+    before_after = conditions(table)
+    ill = steps(table, matched.lanes, before_after)
     settled = report.judge("steps", ill.diagnostics)
     if not report.judge("matching", matched.diagnostics):
         stuck = deadlock.check(table, matched, order(table, matched, sends))
@@ -95,7 +96,8 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
         return report.verdict("a barrier's tokens hold nothing")
     if not settled:
         return report.verdict("values depend on timing")
-    _values(report, table, matched, found, ill, require_agreement)
+    moving = carriers(table, matched, found, before_after.locations, ill)
+    _values(report, moving, before_after, require_agreement)
     return report.verdict("")
 
 
@@ -138,16 +140,14 @@ def _costs(table: OpTable, matched: matching.Matching, found: Order) -> dict[str
     return {**costs, **facts.traffic(table), "least_depth": deadlock.least_depth(table, matched, found)}
 
 
-def _values(report: _Report, table: OpTable, matched: matching.Matching, found: Order, ill: Steps,
-            require_agreement: bool) -> None:
+def _values(report: _Report, moving: Carriers, before_after: Conditions, require_agreement: bool) -> None:
     """The proofs about values: initialisation, postcondition, lengths, agreement."""
+    table = report.table
     kind = COLLECTIVES[table.collective.name]
-    before_after = conditions(table)
     unfit = ensured(table, before_after)
     if unfit:
         report.judge("postcondition", unfit)
         return
-    moving = carriers(table, matched, found, before_after.locations, ill)
     program = Program.of(moving)
     report.facts["peak_scratch"] = facts.peak_scratch(table, moving, before_after)
     reduces = bool(moving.adds.any()) or moving.operand is not None

@@ -105,10 +105,8 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
         carrier_of[receiver[starts]] = starts
         parent[fused] = carrier_of[of[sender[fused]]] + _pick(part, fused)
 
-    same = order.posted is order.done or bool(np.array_equal(order.posted, order.done))
     reads = order.posted[sender]
-    # A step may be done at the level of its post and its message be received later all the same.
-    instant = same and operand is None and parent is None and bool(np.array_equal(reads, order.done[receiver]))
+    instant = operand is None and parent is None and bool(np.array_equal(reads, order.done[receiver]))
     if instant:
         operates = passes = lands = reads
     else:

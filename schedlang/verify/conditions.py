@@ -12,7 +12,7 @@ different lengths say nothing about each other (`counts` that the source does no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -86,7 +86,8 @@ class Conditions:
       contributions of class ``expected_class[i]``, or that of rank ``expected_rank[i]`` alone where this is not NONE;
       or, where ``starts`` is given (`custom`), ``sources[starts[i]:starts[i + 1]]``.
     * ``lengths``: per location, NONE for scratch, which holds values of any length; None where all lengths are equal.
-    * ``results`` leaves out parts that are known to have no elements: those are always right.
+    * ``empty``: locations that are known to have no elements. They are no results (they are always right), and there is
+      nothing to read or write there.
     """
 
     locations: Locations
@@ -101,6 +102,7 @@ class Conditions:
     sources: Array | None = None
     lengths: Array | None = None
     unordered: bool = False
+    empty: Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def contributions(self) -> int:
@@ -241,11 +243,15 @@ def _blocked(table: OpTable, places: Locations) -> Conditions:
         lengths, unordered = _counted(table, places, before, after)
     elif m > 1:
         lengths = _lengths(table, places, {b: np.arange(table.buffers[b].chunks) % m for b in {before, after}})
+    empty = np.zeros(0, np.int64)
     if collective.counts is not None and collective.counts_read and lengths is not None:
-        some = lengths[results] < int(np.max(collective.counts))      # a part of no elements is always right
+        none = int(np.max(collective.counts, initial=0))
+        # Scratch holds the longest part: it is empty where all parts are.
+        empty = np.flatnonzero(lengths == none) if none else np.arange(places.total)
+        some = lengths[results] != none
         results, held, whose = results[some], held[some], whose[some]
     return Conditions(places, n, n * m, places.at(before, owners, at), owned * n + owners, results, held, whose,
-                      lengths=lengths, unordered=unordered)
+                      lengths=lengths, unordered=unordered, empty=empty)
 
 
 def _lengths(table: OpTable, places: Locations, per_chunk: dict[int, Array]) -> Array:
@@ -270,7 +276,7 @@ def _counted(table: OpTable, places: Locations, before: int, after: int) -> tupl
         else:
             classes = np.tile(parts, (n, 1)) if table.buffers[buffer].chunks == n else parts[:, None]
         if known and collective.counts is not None:
-            classes = (int(np.max(collective.counts)) - collective.counts.ravel())[classes]
+            classes = (int(np.max(collective.counts, initial=0)) - collective.counts.ravel())[classes]
         lengths[int(places.base[buffer]) : int(places.base[buffer]) + classes.size] = classes.ravel()
     return lengths, not known
 

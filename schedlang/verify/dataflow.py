@@ -54,7 +54,7 @@ def judge(table: OpTable, program: Program, conditions: Conditions, *, agree: bo
     rng = np.random.default_rng(seed)
     trees = [Trees(conditions.contributions, rng)] if agree else []
     for holds in _ways(program, conditions, method, rng):
-        walk = Walk(program, [holds, *trees], conditions.locations.total, conditions.initial_at, conditions.initial)
+        walk = Walk(program, [holds, *trees], conditions)
         reads = walk.run()
         if not (isinstance(holds, Sets) and holds.mixed):
             break

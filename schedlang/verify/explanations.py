@@ -70,7 +70,7 @@ class _Explainer:
                 self.last[where] = program.who[event][start:stop]
                 self.when[where] = number
         self.place = conditions.results[wrong.results]
-        self.result_at = dict(zip(self.place.tolist(), wrong.results.tolist(), strict=True))
+        self.sorted = np.argsort(self.place, kind="stable")
 
     def findings(self) -> list[Diagnostic]:
         never = (self.last[self.place] == NONE) & ~np.isin(self.place, self.conditions.initial_at)
@@ -84,8 +84,14 @@ class _Explainer:
                 continue
             if root != past.location:
                 past = history(self.program, self.conditions, root)
-            explained[root] = self._wrong_value(past, self.result_at[root], group.count)
+            explained[root] = self._wrong_value(past, self._result(root), group.count)
         return _merged([*found, *explained.values()])
+
+    def _result(self, place: int) -> int:
+        """The wrong result at a location, NONE where there is none."""
+        at = int(np.searchsorted(self.place, place, sorter=self.sorted))
+        found = at < len(self.place) and self.place[self.sorted[at]] == place
+        return int(self.wrong.results[self.sorted[at]]) if found else NONE
 
     def _groups(self, wrong: Wrong) -> list[_Group]:
         """Wrong results by kind and by the statement that wrote them last. The example is the one that was finished
@@ -112,7 +118,7 @@ class _Explainer:
         seen = {at}
         while len(writers) == 1 and writers[0] in past.copied:
             source, writers = past.copied[writers[0]]
-            if source not in self.result_at or source in seen or not writers or writers[-1] != self.last[source]:
+            if source in seen or not writers or writers[-1] != self.last[source] or self._result(source) == NONE:
                 break
             at = source
             seen.add(at)
@@ -133,9 +139,9 @@ class _Explainer:
             peer = int(table.peer[row])
             notes.append(Note(f"here rank {rank} passes on what rank {peer} sends and stores nothing{said}", at))
             help = f"leave out `only`, or store it `into {place}`"
-        return error(
-            "SL504",
-            f"{place} on rank {rank} is part of the result and should hold {should}, but nothing writes it", at, notes=notes, count=len(results), help=help, buffer=table.buffers[buffer].name, rank=rank, chunk=chunk)
+        should = f"should hold {should}, but nothing writes it"
+        return error("SL504", f"{place} on rank {rank} is part of the result and {should}", at, notes=notes,
+                     count=len(results), help=help, buffer=table.buffers[buffer].name, rank=rank, chunk=chunk)
 
     def _wrong_value(self, past: History, result: int, count: int) -> Diagnostic:
         conditions, table = self.conditions, self.table
@@ -155,6 +161,7 @@ class _Explainer:
         else:
             code, help = "SL501", "carry it there before the end; where other contributions are to stay, `reduce` it"
             fault = f"ends without {contributions(conditions, missing)}"
+            guilty = self._destroyed(missing, past, guilty)
         name = conditions.locations.name(past.location)
         message = (f"{name} {fault}: it should hold {contributions(conditions, should)} "
                    f"and holds {_held(conditions, past)}")
@@ -175,6 +182,13 @@ class _Explainer:
         return error(code, message + said, at, notes=notes, help=help, count=count, buffer=table.buffers[buffer].name,
                      rank=rank, chunk=chunk, should=plain(should), holds=plain(holds), twice=plain(twice), rows=rows)
 
+    def _destroyed(self, missing: list[int], past: History, otherwise: int | None) -> int | None:
+        """The plain write that overwrote a missing contribution before it went anywhere, and before the result was
+        finished; else the last writer."""
+        path, lands = trail(self.program, self.conditions, missing[0]), self.program.carriers.lands
+        early = path.last == NONE and path.lost != NONE and (otherwise is None or lands[path.lost] < lands[otherwise])
+        return path.lost if early else otherwise
+
     def _row(self, carrier: int) -> int:
         return int(self.program.carriers.receiver[carrier])
 
@@ -185,7 +199,7 @@ class _Explainer:
             return [Note(f"no operation writes {name}")]
         notes = []
         if guilty not in past.writers[-1:]:
-            notes.append(collapse.note(table, self._row(guilty), "it came in by "))
+            notes.append(collapse.note(table, self._row(guilty), "it came about by "))
         sender = int(self.program.carriers.sender[guilty])
         if table.site[sender] != table.site[self._row(guilty)]:
             notes.append(collapse.note(table, sender, "what arrived there was sent by "))

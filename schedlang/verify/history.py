@@ -160,8 +160,7 @@ class _Tracing(Walk):
     """A walk that watches one contribution."""
 
     def __init__(self, program: Program, conditions: Conditions, contribution: int) -> None:
-        super().__init__(program, [Traces(contribution)], conditions.locations.total, conditions.initial_at,
-                         conditions.initial)
+        super().__init__(program, [Traces(contribution)], conditions)
         self.last, self.to, self.lost = NONE, conditions.origin(contribution), NONE
 
     def landing(self, who: Array, where: Array, brought: Array, stored: Array) -> None:

@@ -52,8 +52,7 @@ class _Lengths(Walk):
     """A walk that knows the length of every value, and collects (carrier, location) where it does not fit."""
 
     def __init__(self, program: Program, conditions: Conditions, lengths: Array) -> None:
-        super().__init__(program, [_Held(lengths[conditions.initial_at])], conditions.locations.total,
-                         conditions.initial_at, conditions.initial)
+        super().__init__(program, [_Held(lengths[conditions.initial_at])], conditions)
         self.lengths, self.unordered = lengths, conditions.unordered
         self.shorter: list[tuple[Array, Array]] = []
         self.unequal: list[tuple[Array, Array]] = []

@@ -15,6 +15,7 @@ from schedlang.diagnostics import Diagnostic, error, note
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
+from schedlang.verify.conditions import Conditions
 from schedlang.verify.lanes import Lanes
 
 
@@ -38,13 +39,13 @@ class Steps:
         return turns
 
 
-def steps(table: OpTable, lanes: Lanes) -> Steps:
-    """Judge every step of a legal table with these lanes."""
+def steps(table: OpTable, lanes: Lanes, conditions: Conditions) -> Steps:
+    """Judge every step of a legal table with these lanes and conditions."""
     if table.collective.name == "barrier":      # its tokens have no elements
         none = np.zeros(0, np.int64)
         return Steps((), none, none, none)
     accesses = _Accesses(table, lanes)
-    row, part, turn, clashes = accesses.repeated_writes()
+    row, part, turn, clashes = accesses.repeated_writes(conditions)
     found = [*clashes, *accesses.staged(), *_input_written(table, accesses.writers)]
     return Steps(tuple(found), row, part, turn)
 
@@ -92,11 +93,16 @@ class _Accesses:
         place = self.offset[buffer[which]] + chunk[which] + part
         return which, part, self.key[rows[which]].astype(np.int64) * self.span + place
 
-    def repeated_writes(self) -> tuple[Array, Array, Array, list[Diagnostic]]:
+    def repeated_writes(self, conditions: Conditions) -> tuple[Array, Array, Array, list[Diagnostic]]:
         """Locations written more than once in a step: the turns of reductions, and the clashes (SL402)."""
         table = self.table
         rows = self.writers[self.writes[self.key[self.writers]] > 1]
         which, part, place = self._flat(rows, table.buffer[rows], table.chunk[rows])
+        if len(conditions.empty):
+            row = rows[which]
+            at = conditions.locations.at(table.buffer[row], table.rank[row], table.chunk[row] + part)
+            some = ~np.isin(at, conditions.empty)
+            which, part, place = which[some], part[some], place[some]
         by_place = np.argsort(place, kind="stable")
         place, which, part = place[by_place], which[by_place], part[by_place]
         starts = np.flatnonzero(np.diff(place, prepend=-1))

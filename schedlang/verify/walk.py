@@ -16,6 +16,7 @@ import numpy as np
 
 from schedlang.ir.table import NONE, Array
 from schedlang.verify.carriers import Carriers
+from schedlang.verify.conditions import Conditions
 
 READ, OPERATE, PASS, PUT, ADD = range(5)
 """The events of a walk: read the source, read the operand, pass on what a receive yields, write, combine."""
@@ -108,7 +109,7 @@ class Reads:
 class Walk:
     """One walk. ``state`` is (locations, 1 + widths) uint64; see :meth:`run`."""
 
-    def __init__(self, program: Program, parts: Sequence[Part], total: int, at: Array, contributions: Array) -> None:
+    def __init__(self, program: Program, parts: Sequence[Part], conditions: Conditions) -> None:
         self.program = program
         self.parts = tuple(parts)
         self.columns: list[slice] = []
@@ -117,12 +118,14 @@ class Walk:
             self.columns.append(slice(width, width + part.width))
             width += part.width
         self.width = width
-        self.state = np.zeros((total, width), np.uint64)
-        self.state.view(np.float64)[:, 0] = np.nan
-        self.state.view(np.float64)[at, 0] = 1.0
+        at = conditions.initial_at
+        self.state = np.zeros((conditions.locations.total, width), np.uint64)
+        self.count[:] = np.nan
+        self.count[at] = 1.0
+        self.count[conditions.empty] = 0.0      # nothing is there that could be uninitialised
         for part, columns in zip(self.parts, self.columns, strict=True):
             if part.width:
-                self.state[at, columns] = part.initial(contributions)
+                self.state[at, columns] = part.initial(conditions.initial)
         self._uninitialised: list[tuple[Array, int, Array]] = []
 
     @property

@@ -16,6 +16,7 @@ from schedlang.verify import dataflow, matching, verify
 from schedlang.verify.carriers import carriers
 from schedlang.verify.conditions import conditions
 from schedlang.verify.order import order
+from schedlang.verify.sends import DEFAULT, Sends
 from schedlang.verify.steps import steps
 from schedlang.verify.walk import Program
 
@@ -214,11 +215,11 @@ def worlds(draw):
     return world, must
 
 
-def judged(table, method, seed=1):
-    matched = matching.match(table)
-    found = order(table, matched)
+def judged(table, method, seed=1, sends=DEFAULT):
+    matched = matching.match(table, sends)
+    found = order(table, matched, sends)
     before_after = conditions(table)
-    c = carriers(table, matched, found, before_after.locations, steps(table, matched.lanes))
+    c = carriers(table, matched, found, before_after.locations, steps(table, matched.lanes, before_after))
     agree = table.collective.name == "allreduce"
     return dataflow.judge(table, Program.of(c), before_after, agree=agree, method=method, seed=seed)
 
@@ -236,23 +237,25 @@ def expectation(world, must):
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(worlds(), st.booleans())
-def test_like_multisets(drawn, numbered):
+@given(worlds(), st.booleans(), st.sampled_from(["default", "rendezvous", "buffered=1", "unlimited"]))
+def test_like_multisets(drawn, numbered, model):
     world, must = drawn
     table = world.table()
     assert legal.check(table) == []
     if numbered and len(table):
         table = table.with_columns(number=_numbers(table, world))
-    if matching.match(table).diagnostics or not order(table, matching.match(table)).complete:
+    sends = Sends.parse(model)
+    matched = matching.match(table, sends)
+    if matched.diagnostics or not order(table, matched, sends).complete:
         return
-    verdict = verify(table)
+    verdict = verify(table, sends=sends)
     assert ("SL402" in {d.code for d in verdict.diagnostics}) == world.clash
     if world.clash or any(d.code == "SL401" for d in verdict.diagnostics):
         return
     want = expectation(world, must)
     single = all(op not in ("reduce", "reduce_recv") for op in (row["op"] for row in world.rows))
     for method in (None, "sets", "fingerprints", *(["names"] if single else [])):
-        values = judged(table, method)
+        values = judged(table, method, sends=sends)
         assert bool(values.uninitialised) == world.unset, method
         codes = {d.code for d in values.wrong}
         # Fingerprints do not say what is wrong with each result, so of equal lines in the source one is explained.
