@@ -23,23 +23,30 @@ def in_body(*lines):
 # Each: the text, and for each finding its line, column, code, message, and a part of its help (None: no help).
 STATEMENT = 'expected a statement, found "{}"'.format
 TABLE = {
-    "no colon": ("schedule s(ranks)\n    chunks 1\n", [(1, 18, "SL101", 'expected ":", found the end of the line', 'ends with ":"')]),
-    "no colon, one line": (in_body("step send data[0] from 0 to 1"), [(2, 15, "SL101", 'expected ":", found "data"', 'put ":"')]),
-    "no colon in a loop": (in_body("for r in 0..ranks", "    chunks 1"), [(2, 22, "SL101", 'expected ":", found the end of the line', "")]),
-    "misspelt from": (in_body("send data[0] form 0 to 1"), [(2, 18, "SL101", 'expected "from" or "to", found "form"', 'did you mean "from"?')]),
-    "misspelt send": (in_body("sned data[0] from 0 to 1"), [(2, 5, "SL101", STATEMENT("sned"), 'did you mean "send"?')]),
+    "no colon": ("schedule s(ranks)\n    chunks 1\n", [
+        (1, 18, "SL101", 'expected ":", found the end of the line', 'ends with ":"')]),
+    "no colon, one line": (in_body("step send data[0] from 0 to 1"), [
+        (2, 15, "SL101", 'expected ":", found "data"', 'put ":"')]),
+    "no colon in a loop": (in_body("for r in 0..ranks", "    chunks 1"), [
+        (2, 22, "SL101", 'expected ":", found the end of the line', "")]),
+    "misspelt from": (in_body("send data[0] form 0 to 1"), [
+        (2, 18, "SL101", 'expected "from" or "to", found "form"', 'did you mean "from"?')]),
+    "misspelt send": (in_body("sned data[0] from 0 to 1"), [
+        (2, 5, "SL101", STATEMENT("sned"), 'did you mean "send"?')]),
     "swapped": (in_body("send data[0] to 1 from 0"), [
         (2, 23, "SL101", 'expected "if" or the end of the line, found "from"', "the sender comes first")]),
     "into too early": (in_body("send data[0] into data[1] from 0 to 1"), [
         (2, 18, "SL101", 'expected "from" or "to", found "into"', None)]),
-    "copy to": (in_body("copy data[0] to data[1]"), [(2, 18, "SL101", 'expected "into", found "to"', "copy X into Y on R")]),
+    "copy to": (in_body("copy data[0] to data[1]"), [
+        (2, 18, "SL101", 'expected "into", found "to"', "copy X into Y on R")]),
     "recv with both ends": (in_body("recv data[0] from 0 to 1"), [
         (2, 25, "SL101", 'expected "then", "if" or the end of the line, found "to"', "one rank's own view")]),
     "reduce without end": (in_body("reduce data[0] from r"), []),
     "send without rank": (in_body("send data[0] from r to"), [
         (2, 27, "SL101", "expected an expression, found the end of the line", None)]),
     "send without chunk": (in_body("send data from r to p"), [(2, 15, "SL101", 'expected "[", found "from"', None)]),
-    "equals in a condition": (in_body("if a = 3:", "    chunks 1"), [(2, 10, "SL101", 'expected ":", found "="', '"=="')]),
+    "equals in a condition": (in_body("if a = 3:", "    chunks 1"), [
+        (2, 10, "SL101", 'expected ":", found "="', '"=="')]),
     "compare in let": (in_body("let x == 3"), [(2, 11, "SL101", 'expected "=", found "=="', None)]),
     "assignment": (in_body("x = 3"), [(2, 5, "SL101", STATEMENT("x"), "let x = ...")]),
     "augmented assignment": (in_body("x += 3"), [(2, 5, "SL101", STATEMENT("x"), "never changes")]),
@@ -59,24 +66,30 @@ TABLE = {
     "||": (in_body("let x = a || b"), [(2, 16, "SL101", 'expected an expression, found "|"', '"or"')]),
     "!": (in_body("let x = !a"), [(2, 13, "SL103", '"!" has no meaning here', '"not"')]),
     "/": (in_body("let x = a / b"), [(2, 15, "SL103", '"/" has no meaning here', "//")]),
-    "arrow": (in_body("send data[0] -> 1"), [(2, 18, "SL101", 'expected "from" or "to", found "-"', "send X from R to P")]),
+    "arrow": (in_body("send data[0] -> 1"), [
+        (2, 18, "SL101", 'expected "from" or "to", found "-"', "send X from R to P")]),
     "else if": (in_body("if a:", "    chunks 1", "else if b:", "    chunks 2", "else:", "    chunks 3"), [
         (4, 10, "SL101", 'expected ":", found "if"', '"elif"')]),
-    "else without if": (in_body("chunks 1", "else:", "    chunks 2"), [(3, 5, "SL101", STATEMENT("else"), "same indentation")]),
+    "else without if": (in_body("chunks 1", "else:", "    chunks 2"), [
+        (3, 5, "SL101", STATEMENT("else"), "same indentation")]),
     "conditional as target": (in_body("send data[0] from r to a if c else b"), [
         (2, 35, "SL101", 'expected the end of the line, found "else"', "(a if c else b)")]),
-    "range in a list": (in_body("let x = [0..4]"), [(2, 15, "SL101", 'expected ",", "]" or "for", found ".."', "(a..b)")]),
+    "range in a list": (in_body("let x = [0..4]"), [
+        (2, 15, "SL101", 'expected ",", "]" or "for", found ".."', "(a..b)")]),
     "slice of a list": (in_body("let x = xs[1:2]"), [(2, 17, "SL101", 'expected "]", found ":"', "only buffers")]),
-    "half a slice": (in_body("copy data[:2] into data[0]"), [(2, 15, "SL101", 'expected an expression, found ":"', "both ends")]),
+    "half a slice": (in_body("copy data[:2] into data[0]"), [
+        (2, 15, "SL101", 'expected an expression, found ":"', "both ends")]),
     "two fors": (in_body("let x = [a for a in b for c in d]"), [
         (2, 27, "SL101", 'expected "]", "if" or "..", found "for"', "one for")]),
-    "a word as a name": (in_body("let step = 3"), [(2, 9, "SL101", 'expected a name, found "step"', "word of the language")]),
+    "a word as a name": (in_body("let step = 3"), [
+        (2, 9, "SL101", 'expected a name, found "step"', "word of the language")]),
     "a word in an expression": (in_body("let x = 2 * send"), [
         (2, 17, "SL101", 'expected an expression, found "send"', "word of the language")]),
     "import without text": ("import ring\n", [(1, 8, "SL101", 'expected text in "quotes", found "ring"', None)]),
     "single quotes": ("import 'ring'\n", [(1, 8, "SL103", "text in single quotes", "double quotes")]),
     "buffer without size": (in_body("buffer x"), [(2, 13, "SL101", 'expected "[", found the end of the line', None)]),
-    "statement outside": ("chunks 1\n", [(1, 1, "SL101", 'expected "import", "fn" or "schedule", found "chunks"', "inside a schedule")]),
+    "statement outside": ("chunks 1\n", [
+        (1, 1, "SL101", 'expected "import", "fn" or "schedule", found "chunks"', "inside a schedule")]),
     "misspelt schedule": ("shedule s(ranks):\n    chunks 1\n", [
         (1, 1, "SL101", 'expected "import", "fn" or "schedule", found "shedule"', 'did you mean "schedule"?')]),
     "verify": (in_body("verify ranks 2..9"), [(2, 18, "SL101", 'expected "in", found "2"', None)]),
@@ -86,9 +99,11 @@ TABLE = {
     "for without range": (in_body("for r in 0 ranks:", "    chunks 1"), [
         (2, 16, "SL101", 'expected ":" or "..", found "ranks"', None)]),
 
-    "no block": (in_body("for r in 0..2:", "chunks 1"), [(2, 18, "SL102", "expected an indented block", "four spaces")]),
+    "no block": (in_body("for r in 0..2:", "chunks 1"), [
+        (2, 18, "SL102", "expected an indented block", "four spaces")]),
     "no block at the end": ("schedule s(ranks):", [(1, 18, "SL102", "expected an indented block", "four spaces")]),
-    "no block after else": (in_body("if a:", "    chunks 1", "else:", "chunks 2"), [(4, 9, "SL102", "expected an indented block", "")]),
+    "no block after else": (in_body("if a:", "    chunks 1", "else:", "chunks 2"), [
+        (4, 9, "SL102", "expected an indented block", "")]),
     "docstring only": ('schedule s(ranks):\n    """Doc."""\n', [
         (2, 15, "SL101", "expected a statement, found the end of the block", None)]),
     "too deep a line": (in_body("chunks 1", "    chunks 2"), [
@@ -104,14 +119,16 @@ TABLE = {
     "unknown escape": ('import "a\\b"\n', [(1, 10, "SL103", 'text has no escape "\\b"', "\\\\")]),
     "letter": (in_body("let é = 3"), [(2, 9, "SL103", '"é" (U+00E9) has no meaning here', "a to z")]),
     "dash": (in_body("let x = a – b"), [(2, 15, "SL103", '"–" (U+2013) has no meaning here', "write -")]),
-    "no-break space": (in_body("let x = a\u00a0+ b"), [(2, 14, "SL103", "the character (U+00A0) has no meaning here", "plain space")]),
+    "no-break space": (in_body("let x = a\u00a0+ b"), [
+        (2, 14, "SL103", "the character (U+00A0) has no meaning here", "plain space")]),
     "nul": (in_body("let x = a\0"), [(2, 14, "SL103", "the character (U+0000) has no meaning here", None)]),
     "braces": (in_body("let x = {1}"), [(2, 13, "SL103", '"{" has no meaning here', "[...]")]),
     "semicolon": (in_body("chunks 1; chunks 2"), [(2, 13, "SL103", '";" has no meaning here', "one statement a line")]),
     "backslash": (in_body("let x = 1 + \\", "    2"), [(2, 17, "SL103", '"\\" has no meaning here', "brackets only")]),
 
     "open bracket": (in_body("let x = (1 + 2", "send data[0] from 0 to 1", "let y = 3 4"), [
-        (2, 13, "SL101", '"(" is never closed', '")"'), (4, 15, "SL101", 'expected the end of the line, found "4"', None)]),
+        (2, 13, "SL101", '"(" is never closed', '")"'),
+        (4, 15, "SL101", 'expected the end of the line, found "4"', None)]),
     "open bracket at the end": ("fn f(x) = [x, (x)\n", [(1, 11, "SL101", '"[" is never closed', '"]"')]),
     "wrong bracket": (in_body("let x = [1, (2 + 3]"), [(2, 23, "SL101", 'expected ")", found "]"', None)]),
     "closing bracket": (in_body("let x = 1)"), [(2, 14, "SL101", 'expected the end of the line, found ")"', None)]),

@@ -27,11 +27,14 @@ def body(*lines):
 
 
 def line(text):
-    first, *rest = laid_out(body(text)).splitlines()
+    _, *rest = laid_out(body(text)).splitlines()
     return "\n".join(part[4:] for part in rest)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.sched")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+SHIPPED = sorted((ROOT / "examples").rglob("*.sched"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_shipped_schedules_have_the_usual_layout(path):
     text = path.read_text(encoding="utf-8")
     assert laid_out(text) == text
@@ -83,10 +86,12 @@ def test_spaces_and_parentheses(written, usual):
 
 
 def test_indentation_and_blank_lines():
-    text = ("\n\nimport \"a\"\n\n\n\nfn f(x) = x\nschedule s(ranks):\n\n  \"\"\"Doc.\n\n  More.\"\"\"\n\n\n  chunks 1\n  step:\n\n"
+    text = ("\n\nimport \"a\"\n\n\n\nfn f(x) = x\nschedule s(ranks):\n\n"
+            "  \"\"\"Doc.\n\n  More.\"\"\"\n\n\n  chunks 1\n  step:\n\n"
             "   chunks 2\n\n\n  chunks 3\nschedule t():\n  chunks 4\n\n\n\n\nschedule u():\n\tchunks 5\n\n\n")
     assert laid_out(text) == (
-        'import "a"\n\n\nfn f(x) = x\n\nschedule s(ranks):\n    """Doc.\n\n    More.\n    """\n\n    chunks 1\n    step:\n'
+        'import "a"\n\n\nfn f(x) = x\n\nschedule s(ranks):\n    """Doc.\n\n    More.\n    """\n\n'
+        '    chunks 1\n    step:\n'
         "        chunks 2\n\n    chunks 3\n\nschedule t():\n    chunks 4\n\n\nschedule u():\n    chunks 5\n")
 
 
@@ -97,7 +102,8 @@ def test_functions_in_a_row_align():
 
 def test_comments_stay_where_they_were():
     text = ("# head\n\nschedule s(ranks):  # on the header\n    # first\n    chunks 1# close\n    step:  # opens\n"
-            "        chunks 2  # inside\n        # ends the block\n    # after the block\n    if a: chunks 3   # one line\n"
+            "        chunks 2  # inside\n        # ends the block\n    # after the block\n"
+            "    if a: chunks 3   # one line\n"
             "    # before else\n    else:\n        chunks 4\n# the end\n")
     assert laid_out(text) == text.replace("1# close", "1  # close")
 
@@ -113,7 +119,8 @@ def test_aligned_comments_stay_aligned():
 
 
 def test_lists_keep_their_rows():
-    text = body("let m = [", "    [1, 2], [3, 4],", "    [5, 6],", "]", "use s(", "    [", "        1,", "        2,", "    ],", "    k=3,", ")")
+    text = body("let m = [", "    [1, 2], [3, 4],", "    [5, 6],", "]",
+                "use s(", "    [", "        1,", "        2,", "    ],", "    k=3,", ")")
     assert laid_out(text) == text
     assert line("let m = [1,2,\n  3]") == "let m = [\n    1, 2,\n    3,\n]"
     assert laid_out("schedule s(\n  ranks,k=1,\n  x=2):\n    chunks 1\n") == (
@@ -136,7 +143,8 @@ def test_what_cannot_be_laid_out_without_loss_stays_as_written():
 
 
 def test_docstrings():
-    for doc in ['"""One line."""', '"""Ends in a quote" """', '""""""', '"""A \\ back"""', '"""One.\n\n    Two:\n      three\n    """']:
+    for doc in ['"""One line."""', '"""Ends in a quote" """', '""""""', '"""A \\ back"""',
+                '"""One.\n\n    Two:\n      three\n    """']:
         text = f"schedule s(ranks):\n    {doc}\n    chunks 1\n"
         assert laid_out(text) == text
 

@@ -51,7 +51,10 @@ def loc(buffer, start, stop=None):
 # ---- whole files -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.sched")), ids=lambda p: f"{p.parent.name}/{p.stem}")
+SHIPPED = sorted((ROOT / "examples").rglob("*.sched"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_shipped_schedules_parse(path):
     made, diagnostics = parse(read(str(path)))
     assert diagnostics == []
@@ -65,7 +68,8 @@ def test_files_without_anything(text):
 
 def test_items_in_order_with_parameters_and_docstring():
     made = file('import "a/b.sched"\nfn f(x, y,) = x + y\nfn g() = 0..3\n\n'
-                'schedule s(ranks, k=2 * 3, xs=0..2,):\n    """First.\n\n      deeper\n    last\n    """\n    chunks k\n')
+                'schedule s(ranks, k=2 * 3, xs=0..2,):\n'
+                '    """First.\n\n      deeper\n    last\n    """\n    chunks k\n')
     imported, f, g, s = made.items
     assert imported == t.Import(NO_SPAN, "a/b.sched")
     assert (f.name, f.params) == ("f", ("x", "y"))
@@ -234,7 +238,8 @@ def test_a_conditional_before_a_guard_stands_in_parentheses():
 
 
 @pytest.mark.parametrize("text", [
-    "-2 ** 2", "2 ** -1", "2 ** 3 ** 2", "(-2) ** 2", "not a == b", "not a and b", "a or b and c", "a - b - c", "a // b * c",
+    "-2 ** 2", "2 ** -1", "2 ** 3 ** 2", "(-2) ** 2", "not a == b", "not a and b", "a or b and c", "a - b - c",
+    "a // b * c",
     "a + b << c", "a & b ^ c | d", "a | b == c", "~a + -b", "- - a", "a < b <= c != d", "(a < b) < c", "a < (b < c)",
     "a if b else c if d else e", "(a if b else c) if d else e", "a if b or c else d", "a % b * c", "1 << 2 << 3",
     "a << (b << c)", "a - (b - c)", "not (not a)", "a * (b + c)", "a or (b or c)", "xs[1][2]", "f(a)[0]", "f(f(a), b)",
@@ -269,9 +274,9 @@ def _evaluate(e, names):
             return {"-": lambda: -x, "+": lambda: +x, "~": lambda: ~x, "not": lambda: not x}[e.op]()
         case t.Binary():
             x, y = _evaluate(e.left, names), _evaluate(e.right, names)
-            return {"+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y, "//": lambda: x // y, "%": lambda: x % y,
-                    "**": lambda: x**y, "<<": lambda: x << y, ">>": lambda: x >> y, "&": lambda: x & y, "|": lambda: x | y,
-                    "^": lambda: x ^ y}[e.op]()
+            return {"+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y, "//": lambda: x // y,
+                    "%": lambda: x % y, "**": lambda: x**y, "<<": lambda: x << y, ">>": lambda: x >> y,
+                    "&": lambda: x & y, "|": lambda: x | y, "^": lambda: x ^ y}[e.op]()
         case t.BoolOp(op="and"):
             return _evaluate(e.left, names) and _evaluate(e.right, names)
         case t.BoolOp():
@@ -335,7 +340,9 @@ def test_read(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    (None, "No such file"), (b"fn f(x) = x\n# \xff\n", "line 2 has the byte 0xff"), ("fn".encode("utf-16"), "not UTF-8"),
+    (None, "No such file"),
+    (b"fn f(x) = x\n# \xff\n", "line 2 has the byte 0xff"),
+    ("fn".encode("utf-16"), "not UTF-8"),
 ])
 def test_unreadable_files(content, message, tmp_path):
     path = tmp_path / "a.sched"
