@@ -20,7 +20,7 @@ BLOCK = 1 << 20
 """Rows looked at together."""
 
 ENOUGH = 4096
-"""A search through other ranks may stop after so many races."""
+"""A search through other ranks stops after so many races."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,12 @@ def check(table: OpTable, order: Order, reach: Reach | None = None) -> list[Diag
     pairs = candidates(table, order)
     if pairs is None:
         return []
-    node = order.matching.lanes.node
-    unordered, judged = (reach or Reach(table, order)).some_unordered(
-        node[pairs.first] + 1, node[pairs.second], ENOUGH)
+    node, reach = order.matching.lanes.node, reach or Reach(table, order)
+    unordered, judged = reach.some_unordered(node[pairs.first] + 1, node[pairs.second], ENOUGH)
     if not len(unordered):
         return []
     racing = Pairs(pairs.first[unordered], pairs.second[unordered], pairs.location[unordered])
-    return _findings(table, order, racing, judged)
+    return _findings(table, order, reach, racing, judged)
 
 
 def candidates(table: OpTable, order: Order) -> Pairs | None:
@@ -161,8 +160,11 @@ def _shared(table: OpTable, order: Order, places: Places) -> Array:
     return shared & written
 
 
-def _findings(table: OpTable, order: Order, races: Pairs, judged: bool) -> list[Diagnostic]:
-    """One finding for each pair of source statements; the earliest race is the one shown."""
+def _findings(table: OpTable, order: Order, reach: Reach, races: Pairs, judged: bool) -> list[Diagnostic]:
+    """One finding for each pair of source statements; the earliest race is the one shown. The access that comes first
+    in the source is taken to be meant to come first."""
+    races = Pairs(np.minimum(races.first, races.second), np.maximum(races.first, races.second), races.location)
+    races = _telling(order, races)
     by = np.lexsort((races.location, order.posted[races.second]))
     numbers: dict[object, int] = {}
     statement = np.array([numbers.setdefault(k if site.location is None else site.location, len(numbers))
@@ -172,9 +174,42 @@ def _findings(table: OpTable, order: Order, races: Pairs, judged: bool) -> list[
     findings = []
     for index in np.argsort(first).tolist():
         k = int(by[first[index]])
-        findings.append(_finding(table, order, int(races.first[k]), int(races.second[k]), int(races.location[k]),
-                                 int(counts[index]), judged))
+        second, location = int(races.second[k]), int(races.location[k])
+        latest = _latest(table, order, reach, int(races.first[k]), second, location)
+        findings.append(_finding(table, order, latest, second, location, int(counts[index]), judged))
     return findings
+
+
+def _telling(order: Order, races: Pairs) -> Pairs:
+    """Without the races that go away with another: of several with one access on the one side, and on the other accesses
+    of one lane, only the one that leaves the least room counts."""
+    lane, node = order.matching.lanes.lane, order.matching.lanes.node
+    for latest in (True, False):
+        fixed, other = (races.second, races.first) if latest else (races.first, races.second)
+        by = np.lexsort((-node[other] if latest else node[other], lane[other], fixed, races.location))
+        keep = np.ones(len(by), bool)
+        same = [column[by][1:] == column[by][:-1] for column in (lane[other], fixed, races.location)]
+        keep[1:] = ~np.logical_and.reduce(same)
+        kept = by[keep]
+        races = Pairs(races.first[kept], races.second[kept], races.location[kept])
+    return races
+
+
+def _latest(table: OpTable, order: Order, reach: Reach, first: int, second: int, location: int) -> int:
+    """The last access that races with ``second``, of those in the lane of ``first`` before it in the source."""
+    lanes, places = order.matching.lanes, Places(table)
+    rows, writes = [], []
+    for row, buffer, chunk, count, write in accesses(table):
+        near = (row < second) & (lanes.lane[row] == lanes.lane[first]) & (lanes.node[row] > lanes.node[first])
+        row, found = places.where(row[near], buffer[near], chunk[near], count[near])
+        rows.append(row[found == location])
+        writes.append(np.full(len(rows[-1]), write))
+    row, wrote = np.concatenate(rows), np.concatenate(writes)
+    if _does(table, second, *places.split(location)[1:]) == "reads":
+        row = row[wrote]
+    after = np.full(len(row), lanes.node[second] + 1)
+    row = row[(order.posted[row] != NONE) & ~reach.ordered(after, lanes.node[row])]
+    return int(row[np.argmax(lanes.node[row])]) if len(row) else first
 
 
 def _finding(table: OpTable, order: Order, first: int, second: int, location: int, count: int,
@@ -191,7 +226,7 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
         notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only "
                           "the stream of the send knows"))
     if not judged:
-        notes.append(Note(f"the search stopped after {ENOUGH} races; there may be more"))
+        notes.append(Note("the search stopped here; there may be more races"))
     return error(
         "SL401",
         f"nothing orders two accesses to {where} on rank {rank} ({depth_words(order.sends.depth)}): "
@@ -204,7 +239,7 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
 
 
 def _does(table: OpTable, row: int, buffer: int, chunk: int) -> str:
-    """``reads``, ``writes`` or ``reads and writes``: what the step of a row does with a location there."""
+    """``reads`` or ``writes``: the most that a row does with a location."""
     low, count = int(table.chunk[row]), int(table.count[row])
     writes = (table.op[row] != Op.SEND and table.buffer[row] == buffer and low <= chunk < low + count)
     return "writes" if writes else "reads"
