@@ -181,8 +181,8 @@ def _findings(table: OpTable, order: Order, reach: Reach, races: Pairs, judged: 
 
 
 def _telling(order: Order, races: Pairs) -> Pairs:
-    """Without the races that go away with another: of several with one access on the one side, and on the other accesses
-    of one lane, only the one that leaves the least room counts."""
+    """Without the races that go away with another: of several with one access on the one side, and on the other
+    accesses of one lane, only the one that leaves the least room counts."""
     lane, node = order.matching.lanes.lane, order.matching.lanes.node
     for latest in (True, False):
         fixed, other = (races.second, races.first) if latest else (races.first, races.second)
