@@ -15,8 +15,7 @@ _BLOCKS = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter", "allg
 
 
 def elements(table: OpTable, layout: Layout) -> int | None:
-    """The elements whose bytes count (of all-to-all-v, those of the rank that sends most); None for collectives that have
-    no such thing."""
+    """The elements whose bytes count (all-to-all-v: of the rank that sends most); None where there are none."""
     name = table.collective.name
     if name in ("custom", "barrier"):
         return None

@@ -1,0 +1,220 @@
+"""``schedlang run``, and what it is made of: inputs, sizes, bandwidths, back ends by name."""
+
+import json
+import types
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from schedlang import bandwidth, inputs
+from schedlang.backend import Backend, find, names
+from schedlang.backends.numpy import NumpyBackend
+from schedlang.cli.main import main
+from schedlang.diagnostics import SchedError
+from schedlang.dtypes import DTYPES, named
+from schedlang.ir import json as table_json
+from schedlang.ir.layout import Layout
+from schedlang.ir.table import Collective
+from tests import tables
+from tests.backends.test_calls import direct
+
+
+@pytest.fixture
+def ring(tmp_path):
+    path = tmp_path / "ring.json"
+    path.write_text(table_json.dumps(tables.ring(4)), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def wrong(tmp_path):
+    """A ring whose result lacks contributions."""
+    path = tmp_path / "wrong.json"
+    rows = [{"op": "send", "rank": 0, "peer": 1, "buffer": "data", "chunk": 0},
+            {"op": "reduce_recv", "rank": 1, "peer": 0, "buffer": "data", "chunk": 0}]
+    path.write_text(table_json.dumps(tables.allreduce(rows, 2)), encoding="utf-8")
+    return str(path)
+
+
+def test_run_shows_time_and_bandwidths(ring, capsys):
+    assert main(["run", ring, "--size", "64KiB", "--check"]) == 0
+    text = capsys.readouterr().out
+    assert "ring: allreduce(sum) on 4 ranks, float32, 16,384 elements (64 KiB)" in text
+    assert "algbw" in text and "GB/s" in text and "check   right: 65,536 elements, largest error" in text
+
+
+def test_json_figures(ring, capsys):
+    options = ["--elements", "100", "--dtype", "bf16", "--op", "max", "--repeat", "3", "--check", "--json"]
+    assert main(["run", ring, *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [found[k] for k in ("elements", "bytes", "dtype", "op", "ranks")] == [100, 200, "bfloat16", "max", 4]
+    assert len(found["seconds"]) == 3 and found["check"]["ok"] and found["check"]["largest_error"] == 0
+    assert found["algbw"] == pytest.approx(200 / min(found["seconds"]))
+    assert found["busbw"] == pytest.approx(found["algbw"] * 1.5)
+
+
+def test_one_rank_has_no_bus_bandwidth(tmp_path, capsys):
+    path = tmp_path / "one.json"
+    path.write_text(table_json.dumps(tables.ring(1)), encoding="utf-8")
+    assert main(["run", str(path), "--check"]) == 0
+    assert "busbw   n/a" in capsys.readouterr().out
+
+
+def test_a_wrong_result_exits_with_1(wrong, capsys):
+    assert main(["run", wrong, "--check"]) == 1
+    assert "SL501" in capsys.readouterr().err, "refused, unless asked not to prove it"
+    assert main(["run", wrong, "--check", "--no-verify", "--dtype", "i32", "--elements", "5"]) == 1
+    shown = capsys.readouterr()
+    assert "check   WRONG" in shown.out and "SL805" in shown.err and "5 of 10 elements are wrong" in shown.err
+
+
+@pytest.mark.parametrize("options,code,words", [
+    (["--size", "3"], "SL802", "0 and 4 bytes"),
+    (["--size", "many"], "SL806", "64MiB"),
+    (["--size", "4", "--elements", "1"], "SL806", "one of them"),
+    (["--dtype", "float8"], "SL803", "bfloat16"),
+    (["--op", "band"], "SL803", "integer"),
+    (["--op", "mean"], "SL806", "there are sum"),
+    (["--backend", "abacus"], "SL804", "interpret, numpy"),
+    (["--accumulate", "float16"], "SL803", "float64"),
+    (["--input", "nowhere.npz"], "SL801", "cannot read"),
+    (["-o", "/nowhere/at/all.npz"], "SL807", "cannot write"),
+])
+def test_what_cannot_be_used_exits_with_2(ring, options, code, words, capsys):
+    assert main(["run", ring, *options]) == 2
+    shown = capsys.readouterr().err
+    assert code in shown and words in shown and "Traceback" not in shown
+
+
+def test_results_go_to_a_file_and_come_back(ring, tmp_path, capsys):
+    first, second = str(tmp_path / "a.npz"), str(tmp_path / "b.npz")
+    np.savez(first, **{f"rank{r}": np.full((3, 2), r, np.int16) for r in range(4)})
+    assert main(["run", ring, "--input", first, "--check", "-o", second]) == 0
+    with np.load(second) as found:
+        assert sorted(found.files) == [f"rank{r}" for r in range(4)]
+        assert all((found[f"rank{r}"] == np.full((3, 2), 6, np.int16)).all() for r in range(4))
+    np.savez(first, np.arange(8.0).reshape(4, 2))
+    assert main(["run", ring, "--input", first, "--dtype", "f32", "-o", second]) == 0
+    with np.load(second) as found:
+        assert found["rank3"].tolist() == [12, 16] and found["rank3"].dtype == np.float32
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npz", "b.npz", "ring.json"], "nothing is left behind"
+
+
+def test_bfloat16_survives_files(ring, tmp_path):
+    path = str(tmp_path / "b.npz")
+    assert main(["run", ring, "--elements", "8", "--dtype", "bf16", "-o", path]) == 0
+    with np.load(path) as found:
+        raw = found["rank0"]
+    assert main(["run", ring, "--input", path, "--dtype", "bf16", "--check"]) == 0
+    assert main(["run", ring, "--input", path]) == 2, "without a dtype the bytes have no meaning"
+    assert raw.view(ml_dtypes.bfloat16).shape == (8,)
+
+
+@pytest.mark.parametrize("arrays,words", [
+    ({"rank0": np.ones(2), "rank9": np.ones(2)}, "rank9"),
+    ({"rank0": np.ones(2), "weights": np.ones(2)}, "weights"),
+    ({"rank0": np.ones(2), "rank1": np.ones(2)}, "rank 2 has no input"),
+    ({"x": np.ones((3, 2))}, "inputs for 3"),
+])
+def test_files_that_do_not_fit(ring, tmp_path, arrays, words, capsys):
+    path = str(tmp_path / "x.npz")
+    np.savez(path, **arrays)
+    assert main(["run", ring, "--input", path]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_files_that_are_none(ring, tmp_path, capsys):
+    for content in (b"", b"PK\x03\x04 nonsense", b"hello"):
+        (tmp_path / "x.npz").write_bytes(content)
+        assert main(["run", ring, "--input", str(tmp_path / "x.npz")]) == 2
+        assert "SL801" in capsys.readouterr().err
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    assert main(["run", ring, "--input", str(tmp_path / "o.npy")]) == 2
+
+
+def test_the_interpreter_runs_too(ring, capsys):
+    assert main(["run", ring, "--elements", "9", "--backend", "interpret", "--check"]) == 0
+
+
+# ---- parts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text,size", [("0", 0), ("4096", 4096), ("64MiB", 64 << 20), ("1.5GB", 1_500_000_000),
+                                       ("2k", 2048), ("1 KiB", 1024), ("0.5KiB", 512), ("3B", 3)])
+def test_sizes(text, size):
+    assert inputs.bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "12 parsecs", "1e9", "0x10", "1.0001KiB"])
+def test_no_sizes(text):
+    with pytest.raises(SchedError):
+        inputs.bytes_of(text)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_random_inputs(name):
+    table = tables.ring(3)
+    first = inputs.random_inputs(table, Layout(table, 2000), named(name), "sum", 7)
+    again = inputs.random_inputs(table, Layout(table, 2000), named(name), "sum", 7)
+    assert all(a["data"].dtype == DTYPES[name].numpy and len(a["data"]) == 2000 for a in first)
+    assert all(a["data"].tobytes() == b["data"].tobytes() for a, b in zip(first, again, strict=True))
+    assert first[0]["data"].tobytes() != first[1]["data"].tobytes()
+    if DTYPES[name].kind in "iu":
+        info = np.iinfo(DTYPES[name].numpy)
+        assert first[0]["data"].min() < info.min // 2 + info.max // 4 and first[0]["data"].max() > info.max // 2
+
+
+def test_sizes_that_fit_are_chosen():
+    assert inputs.sized(tables.ring(3), named("f32")).elements == 1 << 18
+    assert inputs.sized(direct("allgather", 3).table, named("f32")).elements % 3 == 0
+    assert inputs.sized(tables.ring(3), named("f64"), size=80).elements == 10
+    with pytest.raises(SchedError) as refused:
+        inputs.sized(direct("alltoall", 3).table, named("f32"), elements=10)
+    assert refused.value.diagnostics[0].code == "SL802" and "9" in str(refused.value.diagnostics[0].help)
+
+
+@pytest.mark.parametrize("name,factor", [
+    ("allreduce", Fraction(7, 4)), ("allgather", Fraction(7, 8)), ("alltoall", Fraction(7, 8)), ("broadcast", 1),
+    ("reduce_scatter", Fraction(7, 8)), ("reduce", 1), ("custom", None)])
+def test_bus_bandwidth_factors(name, factor):
+    assert bandwidth.bus_factor(name, 8) == factor and bandwidth.bus_factor(name, 1) is None
+
+
+def test_bytes_are_those_of_the_long_buffer():
+    gather = direct("allgather", 4).table
+    assert bandwidth.elements(gather, Layout(gather, 100)) == 100
+    exchange = direct("alltoallv", counts=np.array([[1, 2], [0, 9]])).table
+    assert bandwidth.elements(exchange, Layout(exchange, None)) == 9
+    custom = tables.ring(2).with_columns(collective=Collective("barrier"))
+    assert bandwidth.elements(custom, Layout(custom, 0)) is None
+
+
+def test_back_ends_are_found_by_name():
+    assert {"interpret", "numpy"} <= set(names())
+    assert isinstance(find("numpy"), NumpyBackend) and isinstance(find("interpret"), Backend)
+
+
+def test_other_peoples_back_ends_come_in_by_entry_points(monkeypatch):
+    import schedlang.backend as module
+
+    class Absent(NumpyBackend):
+        name = "absent"
+
+        def available(self):
+            return "no such hardware"
+
+    home = types.ModuleType("their_back_ends")
+    home.good, home.absent, home.bad = NumpyBackend(), Absent(), object()
+    monkeypatch.setitem(__import__("sys").modules, "their_back_ends", home)
+    points = [types.SimpleNamespace(name=n, value=f"their_back_ends:{n}") for n in ("good", "absent", "bad", "lost")]
+    monkeypatch.setattr(module, "entry_points", lambda group: points if group == "schedlang.backends" else [])
+    assert find("good") is home.good and "good" in names()
+    assert isinstance(find("numpy"), NumpyBackend), "ours are found without metadata"
+    for name, words in (("absent", "no such hardware"), ("bad", "no back end"), ("lost", "cannot be loaded"),
+                        ("x", "good")):
+        with pytest.raises(SchedError) as refused:
+            find(name)
+        assert refused.value.diagnostics[0].code == "SL804"
+        assert words in refused.value.diagnostics[0].message + str(refused.value.diagnostics[0].help)
