@@ -110,10 +110,10 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
                f"{facts['messages']:,} messages over {facts['links']:,} links")
         yield (f"sent by a rank: {facts['sent_most']}{least('sent_bound')}; received: {facts['received_most']}"
                f"{least('received_bound')}; over one link: {facts['link_most']}")
-    if facts.get("depth"):
-        yield f"needs {facts['depth']} message{'s' * (facts['depth'] > 1)} in flight per connection"
-    if facts.get("scratch"):
-        yield f"scratch in use on a rank: {facts['scratch']} chunk{'s' * (facts['scratch'] > 1)}"
+    if facts.get("least_depth"):
+        yield f"needs {facts["least_depth"]} message{'s' * (facts["least_depth"] > 1)} in flight per connection"
+    if facts.get("peak_scratch"):
+        yield f"scratch in use on a rank: {facts['peak_scratch']} chunk{'s' * (facts['peak_scratch'] > 1)}"
     if facts.get("agreement") is not None:
         yield ("all ranks get the same bits" if facts["agreement"] else
                "ranks may get different bits: they add in different orders")

@@ -18,7 +18,7 @@ from schedlang.verify import barrier, deadlock, facts, matching, races
 from schedlang.verify.carriers import Carriers, carriers
 from schedlang.verify.conditions import Conditions, conditions, ensured
 from schedlang.verify.dataflow import judge
-from schedlang.verify.lengths import shorter_parts
+from schedlang.verify.lengths import elements, shorter_parts
 from schedlang.verify.order import Order, order
 from schedlang.verify.rounds import critical_path
 from schedlang.verify.sends import DEFAULT, Sends, depth_words
@@ -167,6 +167,8 @@ def _values(report: _Report, moving: Carriers, before_after: Conditions, require
         report.add("agreement", (), "not judged", "the values are wrong")
         return
     report.diagnostics += shorter_parts(table, program, before_after)
+    if table.collective.counts is not None:
+        report.facts |= facts.traffic(table, elements(table, program, before_after, table.collective.counts))
     if not kind.shared:
         report.facts["agreement"] = None
         report.add("agreement", (), "not judged", "no result is held by every rank")

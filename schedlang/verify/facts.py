@@ -1,7 +1,7 @@
 """What a schedule costs, counted: rounds, bytes and messages, scratch, buffering; beside what no schedule can go below.
 
 Bytes are in units of ``n``, the collective's vector of ``chunks`` chunks (for a blocked collective its long buffer), as
-exact fractions; a chunk counts n / chunks.
+exact fractions; a chunk counts n / chunks. For v-collectives, whose chunks differ, they are elements.
 """
 
 from __future__ import annotations
@@ -56,40 +56,40 @@ def share(value: Fraction) -> str:
     return f"{value} n"
 
 
-def traffic(table: OpTable) -> dict[str, Any]:
-    """Counts that need the rows only: what ranks send and receive, over which links."""
+def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
+    """What ranks send and receive, over which links. ``elements``: how many each send sends, for v-collectives, whose
+    chunks differ; without it their bytes are left out."""
     sends = np.flatnonzero(table.op == Op.SEND)
     rank, peer, count = table.rank[sends], table.peer[sends], table.count[sends]
-    chunks = int(count.max(initial=0)) > 1
     n, unit = table.ranks, max(table.chunks, 1)
-    weight = count if chunks else None
+    weight = elements if elements is not None else count if int(count.max(initial=0)) > 1 else None
     sent = np.bincount(rank, weight, minlength=n).astype(np.int64)
     received = np.bincount(peer, weight, minlength=n).astype(np.int64)
-    messages = np.bincount(rank, minlength=n) if chunks else sent
+    messages = sent if weight is None else np.bincount(rank, minlength=n)
     links = _links(rank, peer, weight, n)
-    limit = bounds(table.collective.name, n)
+    facts: dict[str, Any] = {}
+    if elements is not None or COLLECTIVES[table.collective.name].family != "vector":
+        def amount(chunks: int) -> str:
+            return share(Fraction(chunks, unit)) if elements is None else f"{chunks} elements"
 
-    def most(values: Array) -> str:
-        return share(Fraction(int(values.max(initial=0)), unit))
-
-    facts: dict[str, Any] = {"sent_most": most(sent)}
-    if limit.sent is not None:
-        facts["sent_bound"] = share(limit.sent)
-    facts["sent_least"] = share(Fraction(int(sent.min()), unit))
-    facts["received_most"] = most(received)
-    if limit.received is not None:
-        facts["received_bound"] = share(limit.received)
-    facts |= {"messages": len(sends), "messages_most": int(messages.max(initial=0)), "links": len(links),
-              "link_most": most(links)}
-    return facts
+        limit = bounds(table.collective.name, n)
+        facts["sent_most"] = amount(int(sent.max()))
+        if limit.sent is not None:
+            facts["sent_bound"] = share(limit.sent)
+        facts["sent_least"] = amount(int(sent.min()))
+        facts["received_most"] = amount(int(received.max()))
+        if limit.received is not None:
+            facts["received_bound"] = share(limit.received)
+        facts["link_most"] = amount(int(links.max(initial=0)))
+    return facts | {"messages": len(sends), "messages_most": int(messages.max()), "links": len(links)}
 
 
 def _links(rank: Array, peer: Array, weight: Array | None, ranks: int) -> Array:
     """The chunks that go over each used link (source, destination)."""
     key = rank.astype(np.int64) * ranks + peer
     if ranks * ranks <= max(1 << 20, 4 * len(key)):
-        load = np.bincount(key, weight, minlength=1).astype(np.int64)
-        return load[load > 0]
+        used = np.bincount(key) > 0
+        return np.bincount(key, weight).astype(np.int64)[used]
     _, inverse = np.unique(key, return_inverse=True)
     return np.bincount(inverse, weight).astype(np.int64)
 

@@ -1,4 +1,5 @@
-"""A value keeps its length as it moves: moves into a part that is shorter for some element count (SL602)."""
+"""A value keeps its length as it moves: moves into a part that is shorter for some element count (SL602), and how much
+the sends of a v-collective send."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, warning
 from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ops import Op
 from schedlang.verify import collapse, words
 from schedlang.verify.carriers import Carriers
 from schedlang.verify.conditions import Conditions
@@ -68,6 +70,26 @@ class _Lengths(Walk):
         if bad.any():
             self.unequal.append((who[bad], self.program.carriers.target[who[bad]]))
         return super().combine(who, into, other)
+
+
+class _Elements(Walk):
+    """A walk that knows how many elements every value has."""
+
+    def __init__(self, program: Program, conditions: Conditions, counts: Array) -> None:
+        rank, part = conditions.initial % conditions.ranks, conditions.initial // conditions.ranks
+        super().__init__(program, [_Held(counts[rank, part] if counts.ndim == 2 else counts[part])], conditions)
+        self.sent = np.zeros(len(program.carriers), np.int64)
+
+    def leaving(self, who: Array, values: Array) -> None:
+        self.sent[who] = values[:, 1]
+
+
+def elements(table: OpTable, program: Program, conditions: Conditions, counts: Array) -> Array:
+    """How many elements each send of a v-collective with these counts sends (int64, one a send, in row order)."""
+    walk = _Elements(program, conditions, counts)
+    walk.run()
+    of_row = np.bincount(program.carriers.sender, walk.sent, minlength=len(table)).astype(np.int64)
+    return of_row[table.op == Op.SEND]
 
 
 def _found(table: OpTable, conditions: Conditions, c: Carriers, where: list[tuple[Array, Array]], *, moved: bool

@@ -157,6 +157,7 @@ class Walk:
                     under_way, base = read.view(record)[:, 0], start
                 else:
                     under_way[who] = read.view(record)[:, 0]
+                self.leaving(who, read)
             elif event == OPERATE:
                 read = gather(cells, where)
                 self._check(read, OPERATE, who, where)
@@ -164,6 +165,7 @@ class Walk:
             elif event == PASS:
                 passed = self._yield(gather(under_way, where), where, operands, slots)
                 under_way[who] = passed.view(record)[:, 0]
+                self.leaving(who, passed)
             else:
                 if int(who[-1]) - int(who[0]) == stop - start - 1:
                     at = int(who[0]) - base
@@ -185,6 +187,9 @@ class Walk:
             return Reads(none, none, none)
         carriers, events, places = zip(*self._uninitialised, strict=True)
         return Reads(np.concatenate(carriers), np.repeat(events, [len(x) for x in carriers]), np.concatenate(places))
+
+    def leaving(self, who: Array, values: Array) -> None:
+        """Called when values start on their way; for walks that look at them."""
 
     def landing(self, who: Array, where: Array, brought: Array, stored: Array) -> None:
         """Called when values land, with what carriers bring and what locations will hold; for walks that look at

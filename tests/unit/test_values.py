@@ -1,5 +1,7 @@
 """The value proofs on hand-made tables: every collective done right, and every way to do it wrong."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -124,6 +126,22 @@ def test_collectives_done_right(name, inplace, n, m):
 def test_v_collectives_done_right(name, read):
     counts = [[3, 0, 2], [1, 1, 1], [0, 5, 4]] if name == "alltoallv" else [2, 0, 3]
     assert errors(verify(direct(name, 3, counts=counts, counts_read=read))) == []
+
+
+@pytest.mark.parametrize("through", [(), (2,)])
+def test_bytes_of_v_collectives_are_elements(through):
+    """Rank 0's part for rank 1 goes straight or through scratch on rank 2."""
+    counts = [[0, 7, 0], [0, 0, 2], [0, 0, 0]]
+    steps = [[("copy", "input", r, r, "output", r) for r in range(3)]]
+    for source, target in pairwise((0, *through, 1)):
+        steps.append([("send", "input" if source == 0 else "tmp", 1 if source == 0 else 0, source, target,
+                       "output" if target == 1 else "tmp", 0)])
+    steps.append([("send", "input", 2, 1, 2, "output", 1)])
+    table = build("alltoallv", 3, steps, chunks=3, inplace=False, counts=counts, counts_read=True, scratch=[("tmp", 1)])
+    facts = verify(table).facts
+    assert (facts["sent_most"], facts["sent_least"]) == ("7 elements", "2 elements" if through else "0 elements")
+    assert facts["received_most"] == ("9 elements" if through else "7 elements")
+    assert (facts["link_most"], facts["links"]) == ("7 elements", 3 if through else 2)
 
 
 def test_parts_without_elements_need_no_transfer_where_the_source_knows_them():
