@@ -111,7 +111,7 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
         yield (f"sent by a rank: {facts['sent_most']}{least('sent_bound')}; received: {facts['received_most']}"
                f"{least('received_bound')}; over one link: {facts['link_most']}")
     if facts.get("least_depth"):
-        yield f"needs {facts["least_depth"]} message{'s' * (facts["least_depth"] > 1)} in flight per connection"
+        yield f"needs {facts['least_depth']} message{'s' * (facts['least_depth'] > 1)} in flight per connection"
     if facts.get("peak_scratch"):
         yield f"scratch in use on a rank: {facts['peak_scratch']} chunk{'s' * (facts['peak_scratch'] > 1)}"
     if facts.get("agreement") is not None:

@@ -89,7 +89,8 @@ def elements(table: OpTable, program: Program, conditions: Conditions, counts: A
     walk = _Elements(program, conditions, counts)
     walk.run()
     of_row = np.bincount(program.carriers.sender, walk.sent, minlength=len(table)).astype(np.int64)
-    return of_row[table.op == Op.SEND]
+    sent: Array = of_row[table.op == Op.SEND]
+    return sent
 
 
 def _found(table: OpTable, conditions: Conditions, c: Carriers, where: list[tuple[Array, Array]], *, moved: bool
