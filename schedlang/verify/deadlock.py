@@ -54,7 +54,9 @@ def least_depth(table: OpTable, matching: Matching, order: Order | None = None) 
         return 0
     if not build(table, matching, None).complete:
         return None
-    low, high = 0, int(matching.message.max()) + 1  # with so much room no send waits
+    low, high, most = 0, 1, int(matching.message.max()) + 1  # with so much room no send waits
+    while high < most and not build(table, matching, high).complete:
+        low, high = high, min(2 * high, most)  # the least depth is mostly small
     while high - low > 1:
         middle = (low + high) // 2
         if build(table, matching, middle).complete:
@@ -181,11 +183,11 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
     what = "an operation waits for itself" if len(circle) == 1 else (
         f"{len(circle)} operations wait for each other in a circle")
     row = circle[0].row
-    location, where = words.origin(table, row)
+    location, _ = words.origin(table, row)
     rest = "1 lane (stream of a rank) never comes" if stuck == 1 else f"{stuck} lanes (streams of a rank) never come"
     return error(
-        "SL305", f"deadlock {depth_words(depth)}: {what}, on {who}, the first of them {words.operation(table, row)} of "
-                 f"rank {int(table.rank[row])}{where}; {rest} to an end",
+        "SL305",
+        f"{what} ({depth_words(depth)}), on {who}, beginning with {words.sentence(table, row)}; {rest} to an end",
         location, notes=notes, help=_help(table, circle, least),
         circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]),
                  "stream": table.streams[int(table.stream[w.row])], "step": int(table.step[w.row])}
@@ -196,7 +198,8 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
 def _hop(table: OpTable, wait: Wait, following: Wait) -> str:
     """One operation of a circle: where it stands, what it waits for, and why that does not come."""
     row, cause = wait.row, wait.cause
-    text = f"{words.sentence(table, row)} waits for {words.operation(table, cause)} of {words.standing(table, cause)}"
+    awaited = f"\"{words.operation(table, cause)}\" on {words.standing(table, cause)}"
+    text = f"{words.sentence(table, row)} waits for {awaited}"
     if table.step[cause] != table.step[following.row] or table.stream[cause] != table.stream[following.row]:
         text += f", which comes after step {int(table.step[following.row])}"
     return text

@@ -196,7 +196,7 @@ def test_send_then_receive_on_every_rank():
     hops = [n for n in finding.notes if n.location]
     assert [n.location.line for n in hops] == [lane.rows[0]["location"].line for lane in lanes]
     assert hops[0].message.startswith("rank 0, step 0: send data[0] to rank 1 (line ")
-    assert "waits for recv data[1] from rank 0 of rank 1, step 1, which comes after step 0" in hops[0].message
+    assert 'waits for "recv data[1] from rank 0" on rank 1, step 1, which comes after step 0' in hops[0].message
     assert "with 1 message in flight per connection" in finding.notes[-1].message
     assert "`step:`" in finding.help
 
