@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 bin  = $(VENV)/bin
 ring = examples/allreduce/ring.sched
 
-.PHONY: demo test nightly lint docs clean help
+.PHONY: demo test nightly lint ruff types imports docs clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,9 +44,15 @@ nightly: $(VENV)/.test
 	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
 	$(bin)/python -m pytest -m nightly $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev
+lint: ruff types imports
+
+ruff: $(VENV)/.dev
 	$(bin)/ruff check .
+
+types: $(VENV)/.dev
 	$(bin)/mypy
+
+imports: $(VENV)/.dev
 	$(bin)/lint-imports
 
 docs: $(VENV)/.dev
