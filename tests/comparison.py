@@ -43,7 +43,7 @@ def compare(table: OpTable, sends: str = "default", seed: int = 0) -> Comparison
     verdict = verify(table, sends=Sends.parse(sends))
     codes = {d.code for d in verdict.diagnostics if d.severity == Severity.ERROR}
     if verdict.proof("form").state == "failed":
-        return Comparison("illegal")
+        return Comparison("illegal", _events(table, codes))
     tight, loose = ("rendezvous", "unlimited") if sends == "default" else (sends, sends)
     stuck = interpret(table, "contributions", sends=tight, order="random", seed=seed)
     run = interpret(table, "contributions", sends=loose, order="adversarial", seed=seed)
@@ -51,8 +51,22 @@ def compare(table: OpTable, sends: str = "default", seed: int = 0) -> Comparison
     if wrong is None and word == "":
         word, wrong = _values(codes, run)
     if wrong is None and word == "clean":
-        wrong = _clean(table, verdict, loose, seed)
+        if verdict.facts.get("agreement") != run.agreement:
+            wrong = f"agreement is {run.agreement}, and {verdict.facts.get('agreement')} to verify"
+        else:
+            wrong = _clean(table, verdict, loose, seed)
     return Comparison(word, None if wrong is None else f"{wrong}; verify says {sorted(codes) or 'clean'} ({sends})")
+
+
+def _events(table: OpTable, codes: set[str]) -> str | None:
+    """Events, of a table that is legal but for them; the rest of the rules of form the interpreter relies on."""
+    if not codes <= {"SL306", "SL307"}:
+        return None
+    run = interpret(table, "contributions")
+    if bool(run.never_recorded) != ("SL306" in codes):
+        return f"never recorded is what {run.never_recorded} wait for"
+    twice = "SL307" in codes
+    return None if bool(run.recorded_twice) == twice or (twice and not run.finished) else f"twice: {run.recorded_twice}"
 
 
 def _order(codes: set[str], stuck: Outcome, run: Outcome) -> tuple[str, str | None]:

@@ -60,8 +60,10 @@ def interpret(table: OpTable, inputs: Sequence[Mapping[str, Array] | None] | int
     machine.run()
     finished = all(lane.at == len(lane.steps) for lane in program.lanes)
     outputs, wrong = payload.judge(machine.memory)
-    empty = always_empty(table)
     facts: dict[str, Any] = {}
+    if isinstance(payload, Symbols) and finished:
+        facts["agreement"] = payload.agreement(machine.memory)
+    empty = always_empty(table)
     if clocks:
         facts["ambiguous"] = findings.ambiguous(program)
         facts["races"] = findings.races(program, empty)

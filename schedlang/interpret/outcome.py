@@ -52,7 +52,9 @@ class Outcome:
     reduced. ``uninitialised``: (row, location) read before anything was written there. ``conflicts``: (first row,
     second row, location) where a step writes a location twice, not only by reductions. ``ambiguous``: (first row,
     second row) posted at one end of a connection by two lanes in no settled order. ``unordered``: (r, p) where rank r
-    can end before rank p has begun (of a barrier). """
+    can end before rank p has begun (of a barrier). ``agreement``, of a run on contributions where all ranks have one
+    result: whether they hold it from one tree of reductions, and so with the same bits.
+    """
 
     sends: str
     finished: bool
@@ -69,6 +71,7 @@ class Outcome:
     races: tuple[Race, ...] = ()
     unordered: tuple[tuple[int, int], ...] = ()
     wrong: tuple[Wrong, ...] = ()
+    agreement: bool | None = None
     memory: Mapping[Location, Array] = field(default_factory=dict)
     """Everything that was initialised at the end."""
 

@@ -16,7 +16,7 @@ from schedlang.interpret.order import InOrder
 from schedlang.interpret.outcome import Wrong
 from schedlang.interpret.program import load
 from schedlang.interpret.sizes import Sizes, always_empty
-from schedlang.interpret.values import Combine, combiner, finish
+from schedlang.interpret.values import combiner, finish
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
 
@@ -26,28 +26,35 @@ class Payload(Protocol):
     :class:`~.machine.Machine`."""
 
     memory: dict[Location, Array]
-    combine: Combine
     capacity: Mapping[Location, int] | None
+
+    def combine(self, old: Array, new: Array) -> Array:
+        """old (+) new."""
 
     def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
         """The outputs per rank, and which locations of the result are wrong."""
 
 
 class Symbols:
-    """Each initial value is a unit vector, each reduction a vector sum: a value counts the initial values it
-    contains."""
+    """Values that say what they are made of: how often each initial value is contained in them, followed by a hash of
+    the tree of reductions they come from, in which the two sides of a reduction are not told apart."""
 
     def __init__(self, table: OpTable) -> None:
         self._table, self._conditions = table, conditions(table)
         self._names = self._conditions.initial
         self._index = {name: i for i, name in enumerate(self._names)}
         self._empty = always_empty(table)
-        units = np.eye(len(self._names), dtype=np.int64)
-        self.memory: dict[Location, Array] = {name: units[i] for i, name in enumerate(self._names)}
+        leaves = np.eye(len(self._names), len(self._names) + 1, dtype=np.int64)
+        leaves[:, -1] = np.arange(len(self._names))
+        self.memory: dict[Location, Array] = {name: leaves[i] for i, name in enumerate(self._names)}
         for location in self._empty:
-            self.memory.setdefault(location, np.zeros(len(self._names), np.int64))
-        self.combine = combiner("sum")
+            self.memory.setdefault(location, np.zeros(len(self._names) + 1, np.int64))
         self.capacity: Mapping[Location, int] | None = None
+
+    def combine(self, old: Array, new: Array) -> Array:
+        value: Array = old + new
+        value[-1] = hash(tuple(sorted((int(old[-1]), int(new[-1])))))
+        return value
 
     def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
         wrong: list[Wrong] = []
@@ -56,9 +63,21 @@ class Symbols:
                 continue
             expected = np.bincount([self._index[s] for s in sources], minlength=len(self._names))
             held = memory.get(location)
-            if held is None or not np.array_equal(held, expected):
-                wrong.append(Wrong(location, self._counts(expected), None if held is None else self._counts(held)))
+            if held is None or not np.array_equal(held[:-1], expected):
+                wrong.append(Wrong(location, self._counts(expected), None if held is None else self._counts(held[:-1])))
         return [{} for _ in range(self._table.ranks)], tuple(wrong)
+
+    def agreement(self, memory: Mapping[Location, Array]) -> bool | None:
+        """Whether all ranks hold each element of the result from one and the same tree; None where the collective gives
+        ranks different results."""
+        if not COLLECTIVES[self._table.collective.name].shared:
+            return None
+        trees: dict[tuple[int, int], set[int | None]] = {}
+        for rank, buffer, chunk in self._conditions.results:
+            held = memory.get((rank, buffer, chunk))
+            if (rank, buffer, chunk) not in self._empty:
+                trees.setdefault((buffer, chunk), set()).add(None if held is None else int(held[-1]))
+        return all(len(found) == 1 for found in trees.values())
 
     def _counts(self, vector: Array) -> dict[Location, int]:
         return {self._names[i]: int(vector[i]) for i in np.flatnonzero(vector)}
@@ -85,7 +104,7 @@ class Numbers:
             require_defined(self._op, kind)
         held = accumulator(accumulate, kind).numpy
         self._sizes = Sizes(table, _elements(table, {(r, name): a.size for r, name, a in arrays}))
-        self.combine = combiner(self._op)
+        self._combine = combiner(self._op)
         length = {(r, b, c): n for r in range(table.ranks) for b in range(len(table.buffers))
                   for c, n in enumerate(self._sizes.of(b, r))}
         self._length = length
@@ -123,6 +142,9 @@ class Numbers:
             inputs[rank][table.buffers[buffer].name] = values.astype(kind.numpy)
         return cls(table, inputs, op, accumulate)
 
+    def combine(self, old: Array, new: Array) -> Array:
+        return self._combine(old, new)
+
     def judge(self, memory: Mapping[Location, Array]) -> tuple[list[dict[str, Array]], tuple[Wrong, ...]]:
         results = self._conditions.results
         ended = dict(memory)
@@ -147,7 +169,7 @@ class Numbers:
         for source in sources[1:]:
             if len(self._initial[source]) != len(expected):
                 return Wrong(location, expected, held)
-            expected = self.combine(expected, self._initial[source])
+            expected = self._combine(expected, self._initial[source])
         expected = finish(self._op, expected, len(sources))
         return None if held is not None and np.array_equal(held, expected) else Wrong(location, expected, held)
 
