@@ -44,7 +44,7 @@ def test_all_runs_do_the_same(table, sends, seed):
         assert {b.row for b in run.blocked} == {b.row for b in first.blocked}
         assert run.races == first.races
         assert run.unordered == first.unordered and not run.ambiguous
-        settled = not first.races and not first.conflicts and table.collective.name != "barrier"  # whose tokens may race
+        settled = not first.races and not first.conflicts and table.collective.name != "barrier"  # tokens may race
         if settled and first.finished:
             assert set(run.uninitialised) == set(first.uninitialised)
             assert run.wrong == first.wrong
