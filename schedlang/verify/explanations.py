@@ -11,7 +11,7 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import collapse, words
 from schedlang.verify.conditions import Conditions
-from schedlang.verify.history import History, history, trail
+from schedlang.verify.history import History, Trail, history, trail
 from schedlang.verify.walk import ADD, PUT, Program
 
 MISSING, REPEATED, FOREIGN = 1, 2, 3
@@ -71,6 +71,7 @@ class _Explainer:
                 self.when[where] = number
         self.place = conditions.results[wrong.results]
         self.sorted = np.argsort(self.place, kind="stable")
+        self.trails: dict[int, Trail] = {}
 
     def findings(self) -> list[Diagnostic]:
         never = (self.last[self.place] == NONE) & ~np.isin(self.place, self.conditions.initial_at)
@@ -182,10 +183,15 @@ class _Explainer:
         return error(code, message + said, at, notes=notes, help=help, count=count, buffer=table.buffers[buffer].name,
                      rank=rank, chunk=chunk, should=plain(should), holds=plain(holds), twice=plain(twice), rows=rows)
 
+    def _trail(self, contribution: int) -> Trail:
+        if contribution not in self.trails:
+            self.trails[contribution] = trail(self.program, self.conditions, contribution)
+        return self.trails[contribution]
+
     def _destroyed(self, missing: list[int], past: History, otherwise: int | None) -> int | None:
         """The plain write that overwrote a missing contribution before it went anywhere, and before the result was
         finished; else the last writer."""
-        path, lands = trail(self.program, self.conditions, missing[0]), self.program.carriers.lands
+        path, lands = self._trail(missing[0]), self.program.carriers.lands
         early = path.last == NONE and path.lost != NONE and (otherwise is None or lands[path.lost] < lands[otherwise])
         return path.lost if early else otherwise
 
@@ -193,12 +199,13 @@ class _Explainer:
         return int(self.program.carriers.receiver[carrier])
 
     def _written(self, past: History, guilty: int | None, name: str) -> list[Note]:
-        """The operations that made the value: the guilty one and the last that wrote the location."""
+        """The operations that made the value: the guilty one, where it took part in that, and the last that wrote the
+        location."""
         table = self.table
         if guilty is None:
             return [Note(f"no operation writes {name}")]
         notes = []
-        if guilty not in past.writers[-1:]:
+        if guilty not in past.writers[-1:] and guilty in past.moved:
             notes.append(collapse.note(table, self._row(guilty), "it came about by "))
         sender = int(self.program.carriers.sender[guilty])
         if table.site[sender] != table.site[self._row(guilty)]:
@@ -211,7 +218,7 @@ class _Explainer:
         """Where a missing contribution went."""
         table, places = self.table, self.conditions.locations
         what = contributions(self.conditions, [contribution])
-        path = trail(self.program, self.conditions, contribution)
+        path = self._trail(contribution)
         reached = Note(f"{what} never leaves {places.name(path.to)}")
         if path.last != NONE:
             at, said = words.origin(table, self._row(path.last))

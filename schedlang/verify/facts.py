@@ -103,41 +103,14 @@ def link_matrix(table: OpTable) -> Array:
 
 
 def peak_scratch(table: OpTable, carriers: Carriers, conditions: Conditions) -> int:
-    """The most scratch chunks that hold, at one moment of the walked order, on one rank, a value that is still
-    needed."""
-    scratch = [i for i, b in enumerate(table.buffers) if b.role == "scratch"]
-    if not scratch or len(carriers) == 0:
-        return 0
+    """The most scratch chunks that a rank uses: whatever the interleaving, no more hold a value at once."""
     places, c = conditions.locations, carriers
-    is_scratch = np.zeros(places.total, bool)
-    for buffer in scratch:
-        end = int(places.base[buffer + 1]) if buffer + 1 < len(places.base) else places.total
-        is_scratch[int(places.base[buffer]) : end] = True
-    # Every access of a scratch location as (location, level, phase); reads come before the writes of their level.
-    at, level, phase = [], [], []
-    for place, when, writes in ((c.source, c.reads, 0), (c.operand, c.operates, 0), (c.target, c.lands, 1)):
-        if place is None:
-            continue
-        chosen = np.flatnonzero((place != NONE) & is_scratch[place])
-        at.append(place[chosen].astype(np.int64))
-        level.append(when[chosen].astype(np.int64) * 2 + writes)
-        # A reduction reads what it is added to, so it goes on with the value that is there.
-        phase.append(np.where(c.adds[chosen], 2, 1) if writes else np.zeros(len(chosen), np.int64))
-    place, time, kind = (np.concatenate(x) for x in (at, level, phase))
-    if not len(place):
-        return 0
-    order = np.lexsort((kind, time, place))
-    place, time, kind = place[order], time[order], kind[order]
-    # A value lives from a plain write (or the first access) to the last access before the next one.
-    begins = np.diff(place, prepend=-1) != 0
-    begins |= kind == 1
-    starts = np.flatnonzero(begins)
-    ends = np.append(starts[1:], len(place)) - 1
-    rank = places.ranks(place[starts])
-    moment = np.concatenate([time[starts], time[ends] + 1])
-    change = np.repeat([1, -1], len(starts))
-    whose = np.concatenate([rank, rank])
-    sweep = np.lexsort((change, moment, whose))
-    alive = np.cumsum(change[sweep])    # what begins on a rank also ends on it, so ranks do not mix
-    return int(alive.max())
-
+    used = np.zeros(places.total, bool)
+    for touched in (c.source, c.operand, c.target):
+        if touched is not None:
+            used[touched[touched != NONE]] = True
+    per_rank = np.zeros(table.ranks, np.int64)
+    for buffer, base in zip(table.buffers, places.base.tolist(), strict=True):
+        if buffer.role == "scratch":
+            per_rank += used[base : base + table.ranks * buffer.chunks].reshape(table.ranks, buffer.chunks).sum(1)
+    return int(per_rank.max())

@@ -423,13 +423,13 @@ def test_ensures_that_cannot_be_meant(sources, words):
     assert words in the(verdict, "SL205").message
 
 
-def test_scratch_is_counted_while_it_is_needed():
-    """Two scratch chunks, but never both needed at once: the second is written after the first was last read."""
-    steps = [[("copy", "data", 0, 0, "tmp", 0)], [("send", "tmp", 0, 0, 1, "data", 0)],
-             [("copy", "data", 1, 0, "tmp", 1)], [("send", "tmp", 1, 0, 1, "data", 1)]]
-    assert verify(build("broadcast", 2, steps, chunks=2, root=0, scratch=[("tmp", 2)])).facts["peak_scratch"] == 1
-    steps = [steps[0], steps[2], steps[1], steps[3]]
-    assert verify(build("broadcast", 2, steps, chunks=2, root=0, scratch=[("tmp", 2)])).facts["peak_scratch"] == 2
+def test_scratch_is_what_a_rank_uses_of_it():
+    steps = [[("copy", "data", 0, 0, "tmp", 0)], [("send", "tmp", 0, 0, 1, "more", 1)],
+             [("copy", "more", 1, 1, "data", 0)]]
+    scratch = [("tmp", 4), ("more", 2)]
+    assert verify(build("broadcast", 2, steps, root=0, scratch=scratch)).facts["peak_scratch"] == 1
+    steps.append([("copy", "data", 0, 0, "tmp", k) for k in (1, 2)])
+    assert verify(build("broadcast", 2, steps, root=0, scratch=scratch)).facts["peak_scratch"] == 3
 
 
 def test_wrong_values_that_reach_no_result_are_no_finding():
