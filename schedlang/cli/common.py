@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from schedlang.codes import CODES, FAULTY, UNUSABLE
-from schedlang.diagnostics import Diagnostic, SchedError, Severity, error
+from schedlang.diagnostics import Diagnostic, SchedError, Severity, error, note
 
 if TYPE_CHECKING:
     from schedlang.expand import Program, Value
@@ -204,19 +204,38 @@ def load_table(target: str, *, ranks: str | None, texts: Sequence[str], op: str 
     file, name = split_name(target)
     if is_table(file):
         return read_table(file, name, op), []
-    from schedlang.expand import cases, load_program
+    from schedlang.expand import load_program
 
     program = load_program(file)
     name = program.main(name)
-    given = single(parameters(texts))
+    given: dict[str, Any] = single(parameters(texts))
     count = one_rank_count(ranks)
-    wanted = cases(program, name, ranks=None if count is None else [count], params={k: [v] for k, v in given.items()})
-    if not wanted:
-        raise bad_option(f"{name} has no values to show", help="give --ranks and -p NAME=VALUE")
-    table, findings = expand_case(program, name, wanted[0], op=op, max_ops=max_ops)
+    if count is not None:
+        given["ranks"] = count
+    table, findings = expand_case(program, name, given, op=op, max_ops=max_ops)
+    if table is None and any(d.code == "SL206" for d in findings):
+        made_up = _made_up(program, name, given)
+        if made_up:
+            table, findings = expand_case(program, name, {**made_up, **given}, op=op, max_ops=max_ops)
+            findings = [*findings, *(note(
+                "SL206", f"`{key}` was not given: an uneven one with zeros is made up", help=f"-p {key}=@FILE gives it")
+                for key in made_up)]
     if table is None:
         raise SchedError(findings)
     return table, findings
+
+
+def _made_up(program: Program, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Counts that were not given, where everything else was."""
+    from schedlang.expand import cases
+
+    rest = {key: [value] for key, value in given.items() if key != "ranks"}
+    try:
+        found = cases(program, name, ranks=[given["ranks"]] if "ranks" in given else None, params=rest)
+    except SchedError:
+        return {}
+    missing = {key: value for key, value in found[0].items() if key not in given} if len(found) == 1 else {}
+    return missing if all(hasattr(value, "shape") for value in missing.values()) else {}
 
 
 def expand_case(program: Program, name: str, case: dict[str, Any], *, op: str | None,

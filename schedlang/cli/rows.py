@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from schedlang.cli.common import bad_option
+from schedlang.diagnostics import Note, SchedError, error
 from schedlang.ir.table import OpTable
 from schedlang.ops import Op
 from schedlang.render.words import operation, origin, stream
@@ -56,10 +57,12 @@ class RowName:
         if len(found) == 1:
             return found[0]
         listed = found or sorted(rows)
-        some = "; ".join(f"id={row}: rank {table.rank[row]}, {operation(table, row)} ({origin(table, [row])})"
-                         for row in listed[:4])
         many = f"{len(found):,} operations are called that" if found else "no operation there has these values"
-        raise bad_option(f"{self.text}: {many}", help=f"{SPELLING}; there are {some}" + ("; ..." if listed[4:] else ""))
+        notes = [Note(f"id={row}: rank {table.rank[row]}, {operation(table, row)} ({origin(table, [row])})")
+                 for row in listed[:4]]
+        if listed[4:]:
+            notes.append(Note(f"and {len(listed) - 4:,} more"))
+        raise SchedError(error("SL806", f"{self.text}: {many}", notes=notes, help=SPELLING))
 
     def _at(self, location: object) -> bool:
         line, column = getattr(location, "line", None), getattr(location, "column", None)

@@ -102,9 +102,16 @@ class _Job:
         for path in paths:
             try:
                 for file, name in targets(path):
-                    if (file, name) not in seen:
-                        seen.add((file, name))
-                        yield from self.file(file, name)
+                    if (file, name) in seen:
+                        continue
+                    seen.add((file, name))
+                    found = False
+                    for result in self.file(file, name):
+                        found = True
+                        yield result
+                    if not found and file == path:
+                        raise SchedError(error("SL212", f"{file} has no schedule", help="a file may have functions "
+                                               "only, for others to import; there is nothing in it to verify"))
             except SchedError as failure:
                 yield failure
 

@@ -31,7 +31,7 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
     if failure is not None:
         tag = "FAULTY" if report.status == "faulty" else "UNUSABLE"
         failing = len(report.with_status("faulty", "unusable"))
-        others = f", as are {failing - 1} more of {len(report.cases)} cases" if failing > 1 else (
+        others = f", and {failing - 1} more of {len(report.cases)} cases" if failing > 1 else (
             f", alone of {len(report.cases)} cases" if len(report.cases) > 1 else "")
         yield f"{style('error', tag)}  {name}  {values_text([failure.values])}{others}: {summary(failure.diagnostics)}"
     else:
