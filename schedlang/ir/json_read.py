@@ -280,10 +280,12 @@ def _counts(values: list[Any]) -> Array:
 
 
 def _buffers(forms: list[Any]) -> tuple[Buffer, ...]:
-    buffers = []
+    buffers: list[Buffer] = []
     for i, form in enumerate(forms):
         form = _dict(form, f"buffer {i}")
         name = _name(_get(form, "name"), f"the name of buffer {i}")
+        if any(b.name == name for b in buffers):
+            raise _Bad(f"there are two buffers called {name}")
         place = form.get("place", "device")
         if place not in ("device", "host"):
             raise _Bad(f'the place of buffer {name} should be "device" or "host", not {_show(place)}')
@@ -308,6 +310,8 @@ def _with_roles(buffers: tuple[Buffer, ...], collective: Collective, ranks: int,
         wanted = {b.name: b for b in standard_buffers(collective, ranks, chunks)}
     except ValueError as e:
         raise _Bad(str(e)) from None
+    if missing := next((name for name in wanted if all(b.name != name for b in buffers)), None):
+        raise _Bad(f"buffer {missing} of {collective.name} is missing")
     return tuple(replace(b, role=wanted[b.name].role, only=wanted[b.name].only) if b.name in wanted else b
                  for b in buffers)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.buffers import standard_buffers
-from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, OpTable, Site
+from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, OpTable, Site
 from schedlang.ir.words import event_text, lane_text, location, row_note, row_text, turn_text
 from schedlang.ops import COLLECTIVES, MAX_OPS, REDUCE_OPS, Op
 
@@ -104,10 +104,11 @@ def _counts(table: OpTable) -> str | None:
 
 
 def _buffers(table: OpTable) -> str | None:
-    there = {b.name: b for b in table.buffers}
-    if len(there) != len(table.buffers):
-        twice = next(b.name for i, b in enumerate(table.buffers) if b in table.buffers[:i] or there[b.name] is not b)
-        return f"there are two buffers called {twice}"
+    there: dict[str, Buffer] = {}
+    for buffer in table.buffers:
+        if buffer.name in there:
+            return f"there are two buffers called {buffer.name}"
+        there[buffer.name] = buffer
     if bad := next((b for b in table.buffers if not 0 <= b.chunks <= _MANY), None):
         return f"buffer {bad.name} has {bad.chunks} chunks"
     if bad := next((b for b in table.buffers if b.place not in ("device", "host")), None):

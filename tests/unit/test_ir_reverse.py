@@ -175,8 +175,8 @@ def test_a_partly_initialised_range_is_split():
     def received():
         made = table_from_rows(rows, ranks=2, chunks=3, collective=collective, buffers=buffers)
         back = check_reverse(made)
-        rows = zip(ops(back), back.chunk.tolist(), back.count.tolist(), back.rank, strict=True)
-        return sorted((o, c, n) for o, c, n, rank in rows if rank == 0 and o in ("recv", "reduce_recv"))
+        found = zip(ops(back), back.chunk.tolist(), back.count.tolist(), back.rank, strict=True)
+        return sorted((o, c, n) for o, c, n, rank in found if rank == 0 and o in ("recv", "reduce_recv"))
 
     assert received() == [("recv", 0, 3)]
     rows[1]["step"], rows[2]["step"] = 2, 1  # now tmp[1] is used after the send, so something comes back before it

@@ -80,7 +80,12 @@ class Lookup:
     def text(self, names: Sequence[str]) -> str:
         used = [name for name, n in zip(names, self.values.shape, strict=True) if n > 1]
         if len(used) == 1 and self.values.size <= 16:
-            table = f"[{', '.join(map(str, self.values.ravel().tolist()))}][{used[0]}]"
+            values = list(map(str, self.values.ravel().tolist()))
+            if used[0] == names[0] and self.ranks.tolist() != list(range(len(values))):
+                pairs = (f"{r}: {v}" for r, v in zip(self.ranks.tolist(), values, strict=True))
+                table = f"{{{', '.join(pairs)}}}[{used[0]}]"
+            else:
+                table = f"[{', '.join(values)}][{used[0]}]"
         else:
             table = f"table[{', '.join(used)}]"
         if self.base == Affine(0, (0,) * len(self.base.slopes)):
@@ -121,9 +126,11 @@ def fit(values: Array, ranks: Array) -> Affine | Modular | Lookup:
     if not moduli:
         return _tabled(values, ranks, [None if a is None else _slope(a, None) for a in axes])
     for modulus in dict.fromkeys(moduli):
-        slopes = [None if a is None or a[1] - a[0] not in (0, modulus) else _slope(a, modulus) for a in axes]
-        wraps = [a is not None and a[1] != a[0] for a in axes]
-        for inside in ([True] * len(axes), wraps):
+        regular = [None if a is None or a[1] - a[0] not in (0, modulus) else a for a in axes]
+        for all_inside in (True, False):  # whether steps that never wrap round count under the modulus, too
+            inside = [a is not None and (all_inside or a[1] != a[0]) for a in regular]
+            slopes = [None if a is None else _slope(a, modulus if i else None)
+                      for a, i in zip(regular, inside, strict=True)]
             if found := _modular(values, ranks, slopes, inside, modulus):
                 return found
     return _tabled(values, ranks, [None if a is None or a[0] != a[1] else _slope(a, None) for a in axes])

@@ -90,7 +90,8 @@ def statements(body: tuple[Part, ...]) -> Iterator[Statement]:
 def _program(table: OpTable, program: Program) -> Iterator[str]:
     ranks = program.ranks
     run = len(ranks) > 1 and int(ranks[-1]) - int(ranks[0]) == len(ranks) - 1
-    who = f"{ranks[0]}..{int(ranks[-1]) + 1}" if run else ", ".join(map(str, ranks[:8].tolist())) + ", ..." * (len(ranks) > 8)
+    some = ", ".join(map(str, ranks[:8].tolist())) + (", ..." if len(ranks) > 8 else "")
+    who = f"{ranks[0]}..{int(ranks[-1]) + 1}" if run else some
     yield f"stream {table.streams[program.stream]} on ranks {who}:"
     yield from _body(table, program, program.body, ["rank"], "    ")
 

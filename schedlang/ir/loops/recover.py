@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ class _ByLane:
         bounds = [*opens.tolist(), length]
         kinds = self.kind[start : start + length].tolist()
         tokens: dict[tuple[int, ...], int] = {}
-        sequence = [tokens.setdefault(tuple(kinds[a:b]), len(tokens)) for a, b in zip(bounds, bounds[1:], strict=False)]
+        sequence = [tokens.setdefault(tuple(kinds[a:b]), len(tokens)) for a, b in pairwise(bounds)]
         build = _Build(self, kinds, ranks, firsts, bounds)
         return Program(stream, ranks, build.body(fold(sequence), ()))
 
@@ -162,7 +163,8 @@ class _Build:
         axes = 1 + len(turns)
         places = self.firsts.reshape([-1] + [1] * (axes - 1)) + at
         for k, turn in enumerate(turns, 1):
-            places = places + (np.arange(turn.count) * turn.rows).reshape([turn.count if j == k else 1 for j in range(axes)])
+            shape = [turn.count if j == k else 1 for j in range(axes)]
+            places = places + (np.arange(turn.count) * turn.rows).reshape(shape)
         rows = by_lane.order[places]
         row = int(rows.flat[0])
         op = Op(int(t.op[row]))
@@ -187,8 +189,8 @@ class _Build:
         if t.number is not None:
             formulas["number"] = formula(t.number)
         of = int(by_lane.of[row])
-        return Statement(op, int(t.buffer[row]), int(t.from_buffer[row]), int(t.chan[row]), None if of == NONE else of, event,
-                         formulas)
+        return Statement(op, int(t.buffer[row]), int(t.from_buffer[row]), int(t.chan[row]), None if of == NONE else of,
+                         event, formulas)
 
 
 def _first(part: Leaf | Repeat) -> int:

@@ -66,8 +66,8 @@ class _Unrolled:
             elif isinstance(part, Statement):
                 ids = self.statement(program, part, coordinates, step)
                 for place in np.ndindex(at.shape):
-                    here = ids[tuple(slice(None) if n == 1 else slice(i, i + 1) for n, i in zip(at.shape, place, strict=True))]
-                    rows[int(at[place])] = here
+                    rows[int(at[place])] = ids[tuple(
+                        slice(None) if n == 1 else slice(i, i + 1) for n, i in zip(at.shape, place, strict=True))]
                     if part.of is not None:
                         fused.append((int(at[place]), part.of))
             at = at + length((part,))
