@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from schedlang.diagnostics import Severity
 from schedlang.ir import json
 from schedlang.ir.table import OpTable
@@ -93,33 +95,38 @@ def campaign(count: int, seed: int, shipped: Sequence[tuple[str, OpTable]]) -> F
     return figures
 
 
-def shrink(table: OpTable, fails: Callable[[OpTable], bool]) -> OpTable:
-    """A table from which no row, step, transfer or rank can be left out without ``fails`` becoming false."""
-    smaller = True
-    while smaller:
-        smaller = False
-        for rows in _parts(table):
+def shrink(table: OpTable, fails: Callable[[OpTable], bool], tries: int = 1000) -> OpTable:
+    """A small table for which ``fails`` holds as well: ranks, lanes, transfers and rows are left out one after another,
+    as long as it does. ``tries``: how many tables are tried."""
+    for parts in (_ranks, _lanes, _transfers, _rows, _transfers, _rows):
+        at = 0
+        while at < len(found := parts(table)) and tries:
+            tries -= 1
             draft = Draft(table, random.Random(0))
-            draft.remove(*(draft.rows[i] for i in rows))
-            if not draft.rows:
-                continue
-            candidate = draft.finish()
-            if fails(candidate):
-                table, smaller = candidate, True
-                break
+            draft.remove(*(draft.rows[i] for i in found[at]))
+            candidate = draft.finish() if draft.rows else table
+            if len(candidate) < len(table) and fails(candidate):
+                table = candidate
+            else:
+                at += 1
     return table
 
 
-def _parts(table: OpTable) -> Iterator[list[int]]:
-    """Sets of rows to try to leave out, large ones first."""
-    n = len(table)
-    for r in range(table.ranks):
-        yield [i for i in range(n) if table.rank[i] == r or table.peer[i] == r]
-    sites = sorted({(int(s), int(t)) for s, t in zip(table.site, table.turn, strict=True)})
-    if len(sites) < n:
-        yield from ([i for i in range(n) if (table.site[i], table.turn[i]) == at] for at in sites)
-    yield from ([i, j] for i in range(n) for j in range(i + 1, n) if table.rank[i] == table.peer[j])
-    yield from ([i] for i in range(n))
+def _ranks(table: OpTable) -> list[list[int]]:
+    return [np.flatnonzero((table.rank == r) | (table.peer == r)).tolist() for r in range(table.ranks)]
+
+
+def _lanes(table: OpTable) -> list[list[int]]:
+    lane = table.rank * len(table.streams) + table.stream
+    return [np.flatnonzero(lane == x).tolist() for x in np.unique(lane)]
+
+
+def _transfers(table: OpTable) -> list[list[int]]:
+    return [[send["id"], receive["id"]] for send, receive in Draft(table, random.Random(0)).pairs()]
+
+
+def _rows(table: OpTable) -> list[list[int]]:
+    return [[i] for i in range(len(table))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -62,15 +62,19 @@ class Draft:
         found = [r for r in self.rows if r["op"] in ops]
         return self.rng.choice(found) if found else None
 
-    def pair(self) -> tuple[Row, Row] | None:
-        """A send and its receive."""
+    def pairs(self) -> list[tuple[Row, Row]]:
+        """All sends with their receives."""
         ends: dict[tuple[int, int, int], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
         for row in sorted(self.rows, key=lambda r: r["step"]):
             if row["op"] == Op.SEND:
                 ends[row["rank"], row["peer"], row["chan"]][0].append(row)
             elif row["op"] in TRANSFERS:
                 ends[row["peer"], row["rank"], row["chan"]][1].append(row)
-        pairs = [p for sends, receives in ends.values() for p in zip(sends, receives, strict=False)]
+        return [p for sends, receives in ends.values() for p in zip(sends, receives, strict=False)]
+
+    def pair(self) -> tuple[Row, Row] | None:
+        """A send and its receive."""
+        pairs = self.pairs()
         return self.rng.choice(pairs) if pairs else None
 
     def lane_steps(self) -> dict[tuple[int, int], list[list[Row]]]:
