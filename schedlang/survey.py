@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from schedlang.codes import CODES, UNUSABLE
-from schedlang.diagnostics import Diagnostic, SchedError, Severity
+from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.report import Case, Report, Status
 
 if TYPE_CHECKING:
@@ -42,16 +42,10 @@ def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnosti
 
 def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: str | None, max_ops: int | None,
            sends: Sends | None, require_agreement: bool) -> Iterator[Case]:
-    from schedlang.expand import expand
-    from schedlang.ops import MAX_OPS
+    from schedlang.loading import expand_case
 
     for values in cases:
-        params = {key: value for key, value in values.items() if key != "ranks"}
-        try:
-            table, findings = expand(program, name, ranks=values.get("ranks"), params=params, op=op,
-                                     max_ops=MAX_OPS if max_ops is None else max_ops)
-        except SchedError as failure:
-            table, findings = None, list(failure.diagnostics)
+        table, findings = expand_case(program, name, values, op=op, max_ops=max_ops)
         if table is None:
             yield Case(values, _unexpanded(findings), tuple(findings))
         else:

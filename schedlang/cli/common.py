@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from schedlang.codes import CODES, FAULTY, UNUSABLE
-from schedlang.diagnostics import Diagnostic, SchedError, Severity, error, note
+from schedlang.diagnostics import Diagnostic, SchedError, Severity, error
 
 if TYPE_CHECKING:
-    from schedlang.expand import Program, Value
+    from schedlang.expand import Value
     from schedlang.ir.table import OpTable
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNUSABLE = 0, FAULTY, UNUSABLE
@@ -184,98 +184,16 @@ def a_range(text: str | None, label: str) -> range | None:
     raise bad_option(f"{label} {text}: expected a number or a range", help=f"for example {label} 3 or {label} 0..4")
 
 
-# ---- what is named -------------------------------------------------------------------------------------------------
-
-
-def split_name(text: str) -> tuple[str, str | None]:
-    """``FILE::NAME`` as file and schedule."""
-    file, separator, name = text.partition("::")
-    if separator and not name:
-        raise bad_option(f"{text}: a schedule's name is missing after ::")
-    return file, name or None
+# ---- files -------------------------------------------------------------------------------------------------
 
 
 def load_table(target: str, *, ranks: str | None, texts: Sequence[str], op: str | None,
                max_ops: int | None) -> tuple[OpTable, list[Diagnostic]]:
-    """The one op table that ``FILE``, ``FILE::NAME`` or a JSON table names, and what its expansion remarked.
+    """The op table that the options ask for, see :func:`schedlang.loading.load_table`."""
+    from schedlang import loading
 
-    Raises SchedError where there is none.
-    """
-    file, name = split_name(target)
-    if is_table(file):
-        return read_table(file, name, op), []
-    from schedlang.expand import load_program
-
-    program = load_program(file)
-    name = program.main(name)
-    given: dict[str, Any] = single(parameters(texts))
-    count = one_rank_count(ranks)
-    if count is not None:
-        given["ranks"] = count
-    table, findings = expand_case(program, name, given, op=op, max_ops=max_ops)
-    if table is None and any(d.code == "SL206" for d in findings):
-        made_up = _made_up(program, name, given)
-        if made_up:
-            table, findings = expand_case(program, name, {**made_up, **given}, op=op, max_ops=max_ops)
-            findings = [*findings, *(note(
-                "SL206", f"`{key}` was not given: an uneven one with zeros is made up", help=f"-p {key}=@FILE gives it")
-                for key in made_up)]
-    if table is None:
-        raise SchedError(findings)
-    return table, findings
-
-
-def _made_up(program: Program, name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Counts that were not given, where everything else was."""
-    from schedlang.expand import cases
-
-    rest = {key: [value] for key, value in given.items() if key != "ranks"}
-    try:
-        found = cases(program, name, ranks=[given["ranks"]] if "ranks" in given else None, params=rest)
-    except SchedError:
-        return {}
-    missing = {key: value for key, value in found[0].items() if key not in given} if len(found) == 1 else {}
-    return missing if all(hasattr(value, "shape") for value in missing.values()) else {}
-
-
-def expand_case(program: Program, name: str, case: dict[str, Any], *, op: str | None,
-                max_ops: int | None) -> tuple[OpTable | None, list[Diagnostic]]:
-    """Expands a schedule with the values of one case (see ``expand.cases``)."""
-    from schedlang.expand import expand
-    from schedlang.ops import MAX_OPS
-
-    rest = {key: value for key, value in case.items() if key != "ranks"}
-    return expand(program, name, ranks=case.get("ranks"), params=rest, op=op,
-                  max_ops=MAX_OPS if max_ops is None else max_ops)
-
-
-def is_table(file: str) -> bool:
-    """Whether a path names an op table in JSON rather than a schedule's text."""
-    return Path(file).suffix.lower() == ".json"
-
-
-def read_table(file: str, name: str | None, op: str | None) -> OpTable:
-    """An op table from a JSON file. Raises SchedError (SL105, SL107, SL212, SL803)."""
-    from dataclasses import replace
-
-    from schedlang.ir.json import loads
-    from schedlang.ops import COLLECTIVES, REDUCE_OPS
-
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except OSError as failure:
-        raise SchedError(error("SL105", f"cannot read {file}: {failure.strerror}")) from None
-    except UnicodeDecodeError:
-        raise SchedError(error("SL105", f"cannot read {file}: it is not UTF-8 text")) from None
-    table = loads(text, file)
-    if name not in (None, table.name):
-        raise SchedError(error("SL212", f"{file} holds the schedule {table.name}, not {name}"))
-    if op is None:
-        return table
-    if op not in REDUCE_OPS or not COLLECTIVES[table.collective.name].reduces:
-        raise bad_option(f"--op {op}: " + (f"there is no such operator; there are {', '.join(REDUCE_OPS)}"
-                                           if op not in REDUCE_OPS else f"{table.collective.name} does not reduce"))
-    return table.with_columns(collective=replace(table.collective, op=op))
+    return loading.load_table(target, ranks=one_rank_count(ranks), params=single(parameters(texts)), op=op,
+                              max_ops=max_ops)
 
 
 def write_text(path: str, text: str) -> None:

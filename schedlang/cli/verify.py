@@ -13,16 +13,13 @@ from schedlang.cli.common import (
     EXIT_CLEAN,
     bad_option,
     exit_code,
-    expand_case,
-    is_table,
     rank_counts,
-    read_table,
     show,
-    split_name,
     value_options,
 )
 from schedlang.cli.common import parameters as value_lists
 from schedlang.diagnostics import Diagnostic, SchedError, error
+from schedlang.loading import expand_case, is_table, read_table, split_name
 
 if TYPE_CHECKING:
     from schedlang.expand import Value
@@ -121,7 +118,7 @@ class _Job:
 
         try:
             if is_table(file):
-                table = read_table(file, name, self.op)
+                table = self.table(file, name)
                 case = judge(table, {"ranks": table.ranks, **table.params}, sends=self.sends,
                              require_agreement=self.require_agreement)
                 yield Report(file, table.name, (case,))
@@ -141,13 +138,20 @@ class _Job:
         except SchedError as failure:
             yield failure
 
+    def table(self, file: str, name: str | None) -> OpTable:
+        """A table in JSON, if it is one of those that the options ask for."""
+        table = read_table(file, name, params=self.given, op=self.op)
+        if self.ranks is not None and table.ranks not in self.ranks:
+            read_table(file, name, ranks=self.ranks[0])
+        return table
+
     def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:
         """The tables of the one schedule that is named, for all its cases, as far as they expand."""
         if len(paths) != 1:
             raise bad_option("--why looks at one schedule", help="name one: FILE or FILE::NAME")
         file, name = split_name(paths[0])
         if is_table(file):
-            table = read_table(file, name, self.op)
+            table = self.table(file, name)
             yield {"ranks": table.ranks, **table.params}, table
             return
         from schedlang.expand import load_program
