@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.layout import Layout
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import words
@@ -17,7 +19,10 @@ from schedlang.verify.reach import Reach
 from schedlang.verify.sends import depth_words
 
 BLOCK = 1 << 20
-"""Rows looked at together."""
+"""About so many accesses to chunks are looked at together."""
+
+DENSE = 1 << 26
+"""Up to so many locations there is an array over all of them."""
 
 ENOUGH = 4096
 """A search through other ranks stops after so many races."""
@@ -43,6 +48,7 @@ def check(table: OpTable, order: Order, reach: Reach | None = None) -> list[Diag
     pairs = candidates(table, order)
     if pairs is None:
         return []
+    pairs = _with_elements(table, pairs)
     node, reach = order.matching.lanes.node, reach or Reach(table, order)
     unordered, judged = reach.some_unordered(node[pairs.first] + 1, node[pairs.second], ENOUGH)
     if not len(unordered):
@@ -61,15 +67,20 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
     lanes = order.matching.lanes
     if int(lanes.per_rank(table.ranks).max(initial=0)) < 2:
         return None
-    places = Places(table)
-    shared = _shared(table, order, places)
-    if not shared.any():
-        return None
-    parts = [(places.where(row, buffer, chunk, count), write) for row, buffer, chunk, count, write in accesses(table)]
+    places, shared = Places(table), None
+    if places.total <= DENSE:
+        shared = _shared(table, order, places)
+        if not shared.any():
+            return None
     found = []
-    for (row, location), write in parts:
-        keep = shared[location] & (order.posted[row] != NONE)
+    for *block, write in _blocks(table):
+        row, location = places.where(*block)
+        keep = order.posted[row] != NONE
+        if shared is not None:
+            keep &= shared[location]
         found.append((row[keep], location[keep], np.full(int(keep.sum()), write)))
+    if not found:
+        return None
     row, location, writes = (np.concatenate(column) for column in zip(*found, strict=True))
     return _adjacent(order, lanes.node, row, location, writes)
 
@@ -117,6 +128,15 @@ def accesses(table: OpTable) -> Iterator[tuple[Array, Array, Array, Array, bool]
     yield stores, table.buffer[stores], table.chunk[stores], table.count[stores], True
 
 
+def _blocks(table: OpTable) -> Iterator[tuple[Array, Array, Array, Array, bool]]:
+    """All accesses, in pieces of a bounded number of chunks (or of one row)."""
+    for row, buffer, chunk, count, write in accesses(table):
+        total = np.cumsum(count, dtype=np.int64)
+        cuts = np.searchsorted(total, np.arange(BLOCK, int(total[-1]), BLOCK)).tolist() if len(total) else []
+        for a, b in pairwise(sorted({0, *cuts, len(row)})):
+            yield row[a:b], buffer[a:b], chunk[a:b], count[a:b], write
+
+
 class Places:
     """Locations (rank, buffer, chunk) as numbers."""
 
@@ -135,11 +155,11 @@ class Places:
         within = np.arange(len(spread)) - np.repeat(np.cumsum(count, dtype=np.int64) - count, count)
         return row[spread], first[spread] + within
 
-    def split(self, location: int) -> tuple[int, int, int]:
-        """Rank, buffer and chunk of a location."""
-        rank, within = divmod(location, self.per_rank)
-        buffer = int(np.searchsorted(self.offsets, within, side="right")) - 1
-        return rank, buffer, within - int(self.offsets[buffer])
+    def split(self, location: Array) -> tuple[Array, Array, Array]:
+        """Rank, buffer and chunk of each location."""
+        rank, within = np.divmod(location, self.per_rank)
+        buffer = np.searchsorted(self.offsets, within, side="right") - 1
+        return rank, buffer, within - self.offsets[buffer]
 
 
 def _shared(table: OpTable, order: Order, places: Places) -> Array:
@@ -147,17 +167,25 @@ def _shared(table: OpTable, order: Order, places: Places) -> Array:
     lane = order.matching.lanes.lane
     owner = np.full(places.total, NONE, np.int32)
     shared, written = np.zeros(places.total, bool), np.zeros(places.total, bool)
-    blocks = [(row[k:k + BLOCK], buffer[k:k + BLOCK], chunk[k:k + BLOCK], count[k:k + BLOCK], write)
-              for row, buffer, chunk, count, write in accesses(table) for k in range(0, len(row), BLOCK)]
-    for *block, _ in blocks:
+    for *block, _ in _blocks(table):
         these, location = places.where(*block)
         owner[location] = lane[these]
-    for *block, write in blocks:
+    for *block, write in _blocks(table):
         these, location = places.where(*block)
         shared[location[owner[location] != lane[these]]] = True
         if write:
             written[location] = True
     return shared & written
+
+
+def _with_elements(table: OpTable, pairs: Pairs) -> Pairs:
+    """Without parts that have no elements: they are never accessed. Which they are is known where a proof holds for one
+    matrix of counts only."""
+    if not table.collective.counts_read:
+        return pairs
+    rank, buffer, chunk = Places(table).split(pairs.location)
+    kept = Layout(table, None).length(buffer, chunk, rank) > 0
+    return Pairs(pairs.first[kept], pairs.second[kept], pairs.location[kept])
 
 
 def _findings(table: OpTable, order: Order, reach: Reach, races: Pairs, judged: bool) -> list[Diagnostic]:
@@ -205,7 +233,8 @@ def _latest(table: OpTable, order: Order, reach: Reach, first: int, second: int,
         rows.append(row[found == location])
         writes.append(np.full(len(rows[-1]), write))
     row, wrote = np.concatenate(rows), np.concatenate(writes)
-    if _does(table, second, *places.split(location)[1:]) == "reads":
+    _, at_buffer, at_chunk = places.split(np.array(location))
+    if _does(table, second, int(at_buffer), int(at_chunk)) == "reads":
         row = row[wrote]
     after = np.full(len(row), lanes.node[second] + 1)
     row = row[(order.posted[row] != NONE) & ~reach.ordered(after, lanes.node[row])]
@@ -214,7 +243,7 @@ def _latest(table: OpTable, order: Order, reach: Reach, first: int, second: int,
 
 def _finding(table: OpTable, order: Order, first: int, second: int, location: int, count: int,
              judged: bool) -> Diagnostic:
-    rank, buffer, chunk = Places(table).split(location)
+    rank, buffer, chunk = (int(part) for part in Places(table).split(np.array(location)))
     where = words.place(table, buffer, chunk)
     stream = [table.streams[int(table.stream[row])] for row in (first, second)]
     does = [_does(table, row, buffer, chunk) for row in (first, second)]

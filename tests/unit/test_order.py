@@ -390,6 +390,24 @@ def test_barrier_tokens_do_not_race():
     assert races.check(t, order(t, match(t))) == []
 
 
+@pytest.mark.parametrize("counts_read", [False, True])
+def test_parts_without_elements_do_not_race(counts_read):
+    """Known for one matrix only where the source reads the matrix."""
+    rows = [row for s in "ab" for row in Lane(0, s)("copy", buffer="output", from_buffer="input", from_chunk=0).rows]
+    t = table_from_rows(
+        rows, ranks=2, chunks=2, buffers=[Buffer("input", 2, role="input"), Buffer("output", 2, role="output")],
+        collective=Collective("alltoallv", inplace=False, counts=np.array([[0, 1], [1, 1]]), counts_read=counts_read))
+    assert bool(races.check(t, order(t, match(t)))) != counts_read
+
+
+def test_few_accesses_to_very_many_locations():
+    t = table(1000, Lane(7, "a")("copy", buffer="tmp", chunk=999_999, from_buffer="data", from_chunk=0),
+              Lane(7, "b")("copy", buffer="tmp", chunk=999_999, from_buffer="data", from_chunk=0),
+              scratch=[("tmp", 1_000_000)])
+    finding = only(t)
+    assert (finding.witness["rank"], finding.witness["chunk"]) == (7, 999_999)
+
+
 # Barriers
 
 
