@@ -7,7 +7,8 @@ conjunctions, so what happens before what is the same in all runs that pair the 
 
 In the order of reading: ``conditions`` (what must hold before and after), ``sizes``, ``values`` (the arithmetic),
 ``program`` (lanes, steps, operations, messages), ``machine`` (what can happen, and what happens then), ``order``
-(interleavings), ``findings``, ``outcome``. """
+(interleavings), ``findings``, ``outcome``, ``payload`` (what runs are made on), ``engine`` (the back end).
+"""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ import numpy as np
 from schedlang.diagnostics import SchedError, error
 from schedlang.interpret import findings
 from schedlang.interpret.conditions import Location
+from schedlang.interpret.engine import Backend, backend
 from schedlang.interpret.machine import Machine, Model
 from schedlang.interpret.order import Adversarial, InOrder, Order, Random
 from schedlang.interpret.outcome import Blocked, Outcome, Race, Wrong
+from schedlang.interpret.payload import Numbers, Payload, Symbols
 from schedlang.interpret.program import load
-from schedlang.interpret.run import Backend, Numbers, Payload, Symbols, backend
 from schedlang.interpret.sizes import always_empty
 from schedlang.ir.table import Array, OpTable
 

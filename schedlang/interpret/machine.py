@@ -7,7 +7,7 @@ conjunction of things that stay true), so a schedule of events is any order of p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -62,8 +62,9 @@ class Machine:
         self.misfits: dict[tuple[int, Location], None] = {}
         self.recorded_twice: list[int] = []
 
-    def run(self) -> None:
-        """Let events happen until none is possible."""
+    def run(self, progress: Callable[[float], None] | None = None) -> None:
+        """Let events happen until none is possible. ``progress`` hears now and then what part of the steps is done."""
+        steps, done = sum(len(lane.steps) for lane in self.program.lanes), 0
         for lane in self.program.lanes:
             self.order.add((Kind.POST, lane, None))
         while (event := self.order.pick()) is not None:
@@ -72,6 +73,9 @@ class Machine:
                 self._post(lane)
             elif kind is Kind.COMPLETE:
                 self._complete(lane)
+                done += 1
+                if progress is not None and done % 256 == 0:
+                    progress(done / steps)
             else:
                 assert operation is not None
                 {Kind.READ: self._read, Kind.FINISH: self._finish, Kind.WRITE: self._write}[kind](operation)

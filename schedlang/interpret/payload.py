@@ -1,8 +1,8 @@
-"""What runs are made on: real arrays or contributions; and the interpreter as a back end."""
+"""What runs are made on: real arrays, or contributions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -11,10 +11,7 @@ import numpy as np
 from schedlang.diagnostics import SchedError, error
 from schedlang.dtypes import accumulator, named, of_array, require_defined
 from schedlang.interpret.conditions import Location, conditions
-from schedlang.interpret.machine import Machine, Model
-from schedlang.interpret.order import InOrder
 from schedlang.interpret.outcome import Wrong
-from schedlang.interpret.program import load
 from schedlang.interpret.sizes import Sizes, always_empty
 from schedlang.interpret.values import combiner, finish
 from schedlang.ir.table import Array, OpTable
@@ -207,35 +204,3 @@ def _elements(table: OpTable, given: Mapping[tuple[int, str], int]) -> int:
             return length * table.ranks
         return length
     return 0
-
-
-class Backend:
-    """The interpreter as a back end: slow, and the meaning itself."""
-
-    name = "interpret"
-
-    def available(self) -> str | None:
-        return None
-
-    def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,
-            accumulate: str | None = None, progress: Callable[[float], None] | None = None) -> list[dict[str, Array]]:
-        """See :meth:`schedlang.backend.Backend.run`. Raises SchedError, also where the run cannot finish (SL305),
-        reads what is not initialised (SL403) or moves a value to a shorter part (SL802)."""
-        payload = Numbers(table, inputs, op, accumulate)
-        program = load(table)
-        machine = Machine(program, Model(None), InOrder(), payload.memory, payload.combine, payload.capacity, False)
-        machine.run()
-        if any(lane.at < len(lane.steps) for lane in program.lanes):
-            raise SchedError(error("SL305", "the schedule cannot finish: see `schedlang verify`"))
-        for code, found, what in (("SL403", machine.uninitialised, "is read before anything is written there"),
-                                  ("SL802", machine.misfits, "does not have the length of the value that comes there")):
-            if found:
-                row, (rank, buffer, chunk) = next(iter(found))
-                at = f"chunk {chunk} of {table.buffers[buffer].name} on rank {rank}"
-                raise SchedError(error(code, f"{at} {what}", table.origin(row)[0]))
-        if progress is not None:
-            progress(1.0)
-        return payload.judge(machine.memory)[0]
-
-
-backend = Backend()
