@@ -53,11 +53,11 @@ class Call:
         return [_plain({name: like.give(value) for name, value in here.items()}) for here in shaped]
 
 
-def call(table: OpTable, inputs: Any, backend: Backend, *, accumulate: str | None = None,
+def call(table: OpTable, inputs: Any, backend: Backend, *, op: str | None = None, accumulate: str | None = None,
          progress: Progress | None = None) -> Any:
     """See :meth:`schedlang.schedule.Schedule.__call__`."""
     this = Call.of(table, inputs)
-    op = table.collective.op
+    op = op or table.collective.op
     return this.results(backend.run(table, this.inputs, op=op, accumulate=accumulate, progress=progress))
 
 

@@ -82,6 +82,8 @@ def random_inputs(table: OpTable, layout: Layout, dtype: Dtype, op: str | None, 
 
 
 def _random(generator: np.random.Generator, length: int, dtype: Dtype, op: str | None, ranks: int) -> Array:
+    if length > (1 << 59):                              # NumPy calls that a ValueError
+        raise MemoryError
     if dtype.kind == "b":
         return generator.integers(0, 2, length, np.uint8).astype(np.bool_)
     if dtype.kind in "iu":

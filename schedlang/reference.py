@@ -115,12 +115,20 @@ def expected(table: OpTable, inputs: Sequence[Mapping[str, Array]], op: str | No
     """
     bound = bind(table, inputs)
     wide = np.dtype(np.float64) if bound.dtype.kind == "f" else bound.dtype.numpy
-    op = op or table.collective.op
+    return _assembled(table, inputs, bound, op or table.collective.op, wide)
+
+
+def _assembled(table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, op: str | None,
+               dtype: np.dtype[Any]) -> list[dict[str, Array]]:
     outputs: list[dict[str, Array]] = [
-        {name: np.zeros(int(bound.lengths_of(name, r, chunks).sum()), wide) for name, chunks in here.items()}
+        {name: np.zeros(int(bound.lengths_of(name, r, chunks).sum()), dtype) for name, chunks in here.items()}
         for r, here in enumerate(ends(table))]
     for term in terms(table, bound):
-        value, _ = _reduced(term, inputs, 0, term.length, op, bound.dtype)
+        if len(term.sources) == 1:
+            at = term.sources[0]
+            value = inputs[at.rank][at.buffer][at.start : at.start + term.length]
+        else:
+            value, _ = _reduced(term, inputs, 0, term.length, op, bound.dtype)
         for at in term.targets:
             outputs[at.rank][at.buffer][at.start : at.start + term.length] = value
     return outputs
@@ -141,6 +149,15 @@ def compare(table: OpTable, inputs: Sequence[Mapping[str, Array]], outputs: Sequ
     op = op or table.collective.op
     held = accumulator(accumulate, bound.dtype)
     tally = _Tally()
+    if table.ranks == 1 or not (COLLECTIVES[table.collective.name].reduces or table.collective.name == "custom"):
+        wanted = _assembled(table, inputs, bound, op, bound.dtype.numpy)        # many small copies, compared together
+        for r, here in enumerate(wanted):
+            for name, array in here.items():
+                for start in range(0, len(array), BLOCK):
+                    value = array[start : start + BLOCK].astype(np.float64 if bound.dtype.kind == "f" else array.dtype)
+                    got = outputs[r][name][start : start + BLOCK]
+                    tally.add(At(r, name, start), got, value, np.zeros(len(value)), 0.0, bound.dtype)
+        return tally.result()
     for term in terms(table, bound):
         for start in range(0, term.length, BLOCK):
             stop = min(term.length, start + BLOCK)

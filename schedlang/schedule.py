@@ -90,6 +90,10 @@ class Schedule:
 
     def with_op(self, op: str) -> Schedule:
         """The same schedule with another reduction operator, a key of ``ops.REDUCE_OPS``. Raises SchedError (SL806)."""
+        self._require_op(op)
+        return Schedule(self.table.with_columns(collective=replace(self.collective, op=op)))
+
+    def _require_op(self, op: str) -> None:
         if op not in REDUCE_OPS:
             raise SchedError(error("SL806", f"there is no reduction operator {op}",
                                    help=f"choose one of: {', '.join(REDUCE_OPS)}"))
@@ -97,7 +101,6 @@ class Schedule:
             raise SchedError(error(
                 "SL806", f"{self.name} is a schedule for {self.collective.name}, which reduces nothing",
                                    help="leave the operator out"))
-        return Schedule(self.table.with_columns(collective=replace(self.collective, op=op)))
 
     def verify(self, **options: Any) -> Verdict:
         """Prove the schedule right, or find what is wrong with it: see :func:`schedlang.verify.verify`."""
@@ -144,12 +147,12 @@ class Schedule:
         from schedlang.backend import find
         from schedlang.calls import call
 
-        if op is not None and op != self.collective.op:
-            return self.with_op(op)(inputs, backend=backend, accumulate=accumulate, verify=verify, progress=progress)
+        if op is not None:
+            self._require_op(op)
         runner = find(backend) if isinstance(backend, str) else backend
         if verify:
-            self.require_right()
-        return call(self.table, inputs, runner, accumulate=accumulate, progress=progress)
+            self.require_right()            # of every operator alike: each contribution counts exactly once
+        return call(self.table, inputs, runner, op=op, accumulate=accumulate, progress=progress)
 
     def run(self, inputs: Sequence[Any], **options: Any) -> Any:
         """The same as calling the schedule."""

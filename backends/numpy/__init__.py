@@ -8,7 +8,7 @@ from weakref import ref
 import numpy as np
 
 from schedlang.backend import Progress
-from schedlang.backends.numpy.fit import require_fit
+from schedlang.backends.numpy.fit import lengths
 from schedlang.backends.numpy.moves import Plan, plan
 from schedlang.backends.numpy.tiles import Piece, execute
 from schedlang.binding import Ranges, bind, ends, starts
@@ -51,11 +51,11 @@ class NumpyBackend:
         results: list[dict[str, Array]] = [{} for _ in range(table.ranks)]
         drains = []
         for r, b, chunks in _each(table, ends(table)):
-            lengths = bound.lengths(b, r, chunks)
-            array = results[r][table.buffers[b].name] = np.empty(int(lengths.sum()), bound.dtype.numpy)
-            drains.append(Piece(_first(table, steps, b, r, chunks), lengths, array, _divisor(table, op, b, r, chunks)))
-        require_fit(table, steps, bound)
-        execute(steps, feeds, drains, held=held.numpy, rounded=rounded, op=op, progress=progress)
+            parts = bound.lengths(b, r, chunks)
+            array = results[r][table.buffers[b].name] = np.empty(int(parts.sum()), bound.dtype.numpy)
+            drains.append(Piece(_first(table, steps, b, r, chunks), parts, array, _divisor(table, op, b, r, chunks)))
+        moved = lengths(table, steps, bound)
+        execute(steps, feeds, drains, moved, held=held.numpy, rounded=rounded, op=op, progress=progress)
         return results
 
     def _plan(self, table: OpTable) -> Plan:

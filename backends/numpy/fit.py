@@ -13,12 +13,16 @@ from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import NONE, Array, OpTable
 
 
-def require_fit(table: OpTable, plan: Plan, bound: Bound) -> None:
-    """Raises SchedError (SL802) where, with these sizes, a value moves into a shorter part, or two values of different
-    lengths are reduced."""
+def lengths(table: OpTable, plan: Plan, bound: Bound) -> Array | None:
+    """How many elements each move of a plan moves (of several locations, in the longest); None where all parts are
+    equally long, so that every move moves as many.
+
+    Raises SchedError (SL802) where, with these sizes, a value moves into a shorter part, or two values of different
+    lengths are reduced.
+    """
     room, own = _rooms(table, plan, bound)
     if not own.any() or room[own].min() == room.max():
-        return                                              # all parts are equally long
+        return None
     target, owner = spread(plan.target, plan.count)
     source, _ = spread(plan.source, plan.count)
     operand, _ = spread(plan.operand, plan.count)
@@ -27,14 +31,15 @@ def require_fit(table: OpTable, plan: Plan, bound: Bound) -> None:
     room = np.append(room, np.full(plan.temporaries + 1, np.iinfo(np.int64).max))
     plain = fixed[target] & fixed[source] & (room[target] == room[source])
     plain &= (operand == NONE) | (fixed[operand] & (room[operand] == room[source]))
-    if plain.all():
-        return                                              # every move stays among parts of one length
+    if plain.all():                                         # every move stays among parts of one length
+        return _longest(room[source], plan.count)
     held = np.full(len(room), NONE, np.int64)               # the length of what a location holds; NONE: nothing yet
     for rank, ranges in enumerate(starts(table)):
         for name, chunks in ranges.items():
             index = index_of(table, name)
             first = int(plan.base[index]) + rank * table.buffers[index].chunks
             held[first + chunks.start : first + chunks.stop] = room[first + chunks.start : first + chunks.stop]
+    moved = np.zeros(len(target), np.int64)
     group = plan.group[owner]
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [len(group)]]).tolist()
     for a, b in pairwise(bounds):
@@ -46,7 +51,12 @@ def require_fit(table: OpTable, plan: Plan, bound: Bound) -> None:
             k = int(wrong[0])
             limit = other[k] if unequal[k] else room[to[k]]
             raise _misfit(table, bound, int(plan.row[owner[a + k]]), int(value[k]), int(limit), bool(unequal[k]))
-        held[to] = value
+        held[to] = moved[a:b] = value
+    return _longest(moved, plan.count)
+
+
+def _longest(values: Array, count: Array) -> Array:
+    return values if len(values) == len(count) else np.maximum.reduceat(values, np.cumsum(count) - count)
 
 
 def _rooms(table: OpTable, plan: Plan, bound: Bound) -> tuple[Array, Array]:

@@ -96,7 +96,8 @@ class _Planner:
         passes_on = np.zeros(len(rows), bool)
         if len(made):
             passes_on[:n_received] = made[own[:n_received]] == rows[:n_received]
-            passes_on &= ~writes.shared(target, level, count)
+            alone = np.flatnonzero(passes_on)
+            passes_on[alone] = ~writes.shared(target[alone], level[alone], count[alone])
         operand[passes_on] = NONE
         value[passes_on] = own[passes_on]
 
@@ -159,19 +160,23 @@ class _Writes:
 
     def between(self, first: Array, start: Array, stop: Array, count: Array) -> Array:
         """Per range of ``count`` locations from ``first``: is any written at a level in ``start..stop``?"""
-        return self._count(first, start, stop, count) > 0
+        return self._reach(first, start, stop, count, 0)
 
     def shared(self, first: Array, level: Array, count: Array) -> Array:
         """Per range: is any of its locations written more than once at ``level``?"""
-        return self._count(first, level, level + 1, count) > 1
+        return self._reach(first, level, level + 1, count, 1)
 
-    def _count(self, first: Array, start: Array, stop: Array, count: Array) -> Array:
+    def _reach(self, first: Array, start: Array, stop: Array, count: Array, others: int) -> Array:
+        """Per range: is any of its locations written more than ``others`` times at a level in ``start..stop``?"""
+        if not len(self.keys) or (stop <= start).all():
+            return np.zeros(len(first), bool)
         locations, owner = spread(first, count)
         at = locations * self.levels
-        found = np.searchsorted(self.keys, at + stop[owner]) - np.searchsorted(self.keys, at + start[owner])
+        next_ = np.searchsorted(self.keys, at + start[owner]) + others
+        found = (next_ < len(self.keys)) & (self.keys[next_.clip(max=len(self.keys) - 1)] < at + stop[owner])
         if len(owner) == len(first):
             return found
-        return np.maximum.reduceat(found, np.cumsum(count) - count) if len(first) else found
+        return np.logical_or.reduceat(found, np.cumsum(count) - count) if len(first) else found
 
 
 class _Keeper:

@@ -52,23 +52,29 @@ class Piece:
     divisor: int | Array | None = None
 
 
-def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], *, held: np.dtype[Any],
-            rounded: np.dtype[Any], op: str | None, progress: Progress | None = None) -> None:
+def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], moved: Array | None = None, *,
+            held: np.dtype[Any], rounded: np.dtype[Any], op: str | None, progress: Progress | None = None) -> None:
     """Run ``plan``: reads the arrays of ``inputs``, fills those of ``outputs``.
 
-    Values are held in dtype ``held``; after every operation they are rounded to ``rounded``.
+    ``moved``: how many elements each move moves; None where every one moves as many as the longest part has. Values are
+    held in dtype ``held``; after every operation they are rounded to ``rounded``.
     """
     longest = max((int(p.lengths.max(initial=0)) for p in (*inputs, *outputs)), default=0)
     if longest == 0:
         return
-    views = len(plan) <= VIEWED_MOVES and longest * held.itemsize >= VIEWED_BYTES
+    size = longest * held.itemsize * float(plan.count.mean()) if len(plan) else 0.0
+    views = len(plan) <= VIEWED_MOVES and size >= VIEWED_BYTES
     width = _width(plan, longest, held.itemsize, views)
     memory = np.zeros((plan.locations + plan.temporaries, width), held)
     combine = _combiner(op, held, rounded)
     program = list(_viewing(plan, memory, combine) if views else _gathering(plan, memory, combine))
+    last = moved.tolist() if views and moved is not None else None      # the instructions are one a move
     loads, stores = [_Mover(p, memory) for p in inputs], [_Mover(p, memory) for p in outputs]
     with np.errstate(all="ignore"):             # overflow is a value too; what lies behind a part's end is nobody's
         for start in range(0, longest, width):
+            if last is not None and start:
+                kept = [k for k, end in enumerate(last) if end > start]
+                program, last = [program[k] for k in kept], [last[k] for k in kept]
             for mover in loads:
                 mover.load(start)
             for k, instruction in enumerate(program):
@@ -82,8 +88,9 @@ def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], *, he
 
 
 def _width(plan: Plan, longest: int, itemsize: int, views: bool) -> int:
+    """How many elements of each location a tile has."""
     fits = TILE_BYTES // (max(1, plan.locations + plan.temporaries) * itemsize)
-    least = ROW_BYTES // (itemsize * int(plan.count.min(initial=1))) if views else FEW_BYTES // itemsize
+    least = int(ROW_BYTES / (itemsize * float(plan.count.mean()))) if views else FEW_BYTES // itemsize
     return max(1, min(longest, max(fits, least)))
 
 
