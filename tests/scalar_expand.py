@@ -18,7 +18,7 @@ class Bad(Exception):
     def __init__(self, code):
         super().__init__(code)
         self.code = code
-        self.statement = None
+        self.statement = self.outermost = None
 
 
 def must(condition, code):
@@ -223,6 +223,7 @@ class Expander:
             return act(s, *rest)
         except Bad as bad:
             bad.statement = bad.statement or s
+            bad.outermost = s
             raise
 
     def require(self, s, names):
@@ -459,7 +460,7 @@ class Expander:
             scale = where[b][2] // inner.buffers[b]
         scale = scale or 1
         self.copies += 1
-        mark = f"#{id(inner)}."
+        mark = f"#{self.copies}."
         for b, size in inner.buffers.items():
             if b not in own:
                 where[b] = (mark + b, 0, size * scale)
@@ -470,7 +471,9 @@ class Expander:
             return outer if name == "main" else name if outer == "main" else f"{outer}/{name}"
 
         base = self.steps
-        touched = sorted({(r["rank"], r["stream"]) for r in rows if r["stream"] != "main"})
+        order = list(dict.fromkeys(r["stream"] for r in rows))
+        touched = sorted({(r["rank"], order.index(r["stream"])) for r in rows if r["stream"] != "main"})
+        touched = [(q, order[i]) for q, i in touched]
         streams = inner_streams(touched)
         if touched:
             for q in streams:

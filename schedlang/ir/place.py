@@ -96,8 +96,8 @@ def fork_join(table: OpTable, default: str = "main") -> OpTable:
     before, and it goes on after they end.
 
     At each rank with own streams: ``record fork`` on the default stream and ``wait fork`` first on each own stream; at the
-    end ``record join[k]`` on the k-th own stream and ``wait join[k]`` on the default stream. These rows have no site. All
-    rows of one kind (of one k, for the last) share a ``number``; ``step`` is not brought up to date.
+    end ``record join[k]`` on the k-th own stream (in the order in which the streams first occur) and ``wait join[k]`` on the
+    default stream. These rows have no site. All rows of one kind (of one k, for the last) share a ``number``; ``step`` is not brought up to date.
     A table without own streams is returned as it is. Needs ``number``.
     """
     assert table.number is not None
@@ -105,8 +105,10 @@ def fork_join(table: OpTable, default: str = "main") -> OpTable:
     streams = table.streams if main < len(table.streams) else (*table.streams, default)
     if not len(table) or (table.stream == main).all():
         return table
-    pairs = np.unique(table.rank.astype(np.int64) * len(streams) + table.stream)
-    rank, stream = (x.astype(np.int32) for x in np.divmod(pairs, len(streams)))
+    order, place = _by_occurrence(table.stream, len(streams))
+    pairs = np.flatnonzero(np.bincount(table.rank.astype(np.int64) * len(streams) + place[table.stream]))
+    rank, stream = pairs // len(streams), order[pairs % len(streams)]
+    rank, stream = rank.astype(np.int32), stream.astype(np.int32)
     rank, stream = rank[stream != main], stream[stream != main]
     first = np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1])))
     ordinal = np.arange(len(rank)) - np.repeat(first, np.diff(np.append(first, len(rank))))
@@ -134,6 +136,16 @@ def fork_join(table: OpTable, default: str = "main") -> OpTable:
     return table.with_columns(
         streams=streams, events=(*table.events, *(n for n, _ in names)),
         event_indices=(*table.event_indices, *(i for _, i in names)), **columns)
+
+
+def _by_occurrence(stream: Array, n: int) -> tuple[Array, Array]:
+    """The streams in the order of their first rows, and the place of each in that order."""
+    first = np.full(n, len(stream))
+    first[stream[::-1]] = np.arange(len(stream) - 1, -1, -1)  # of several assignments to one place the last one stands
+    order = np.argsort(first, kind="stable")
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    return order, place
 
 
 def _events(op: Op, rank: Array, stream: Array | int, event: Array | int, number: Array | int) -> dict[str, Array]:
