@@ -15,7 +15,8 @@ Location = tuple[int, int, int]
 class Conditions:
     """``initial``: the locations that hold a value before, in the order (rank, buffer, chunk): each starts with a
     value of its own. ``results``: for each location of the result, the initial values that it must be the reduction
-    of (one: be that value). """
+    of (one: be that value).
+    """
 
     initial: tuple[Location, ...]
     results: dict[Location, tuple[Location, ...]]

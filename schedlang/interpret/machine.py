@@ -49,7 +49,8 @@ class Machine:
     """One run of a program.
 
     ``memory`` holds the initial values; ``capacity`` the length of the part at each location, where values have
-    lengths that matter. With ``clocks``, happens-before is tracked (needed for races, ambiguity and barriers). """
+    lengths that matter. With ``clocks``, happens-before is tracked (needed for races, ambiguity and barriers).
+    """
 
     def __init__(self, program: Program, model: Model, order: Order, memory: dict[Location, Array], combine: Combine,
                  capacity: Mapping[Location, int] | None, clocks: bool = True) -> None:

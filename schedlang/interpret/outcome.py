@@ -34,7 +34,8 @@ class Wrong:
     """A location of the result that ends with something else than it should.
 
     By numbers: ``expected`` and ``holds`` are arrays (None: uninitialised). By contributions: how often each initial
-    location's value is contained, without those that are not. """
+    location's value is contained, without those that are not.
+    """
 
     location: Location
     expected: Array | Mapping[Location, int]
