@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from schedlang.diagnostics import SchedError, error
 from schedlang.ir.buffers import Locations, results
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.timeline import Timeline
-from schedlang.ops import Op
+from schedlang.ops import MAX_OPS, Op
 
 
 class Flow:
@@ -30,18 +31,21 @@ class Flow:
 
     def __init__(self, table: OpTable, time: Timeline) -> None:
         self.table, self.time = table, time
-        count = table.count.astype(np.int64)
-        self.base = np.cumsum(count) - count
-        self.row = np.repeat(np.arange(len(table)), count)
-        self.offset = np.arange(len(self.row)) - self.base[self.row]
         self.locations = Locations(table.ranks, table.buffers)
+        elements = int(table.count.sum(dtype=np.int64))
+        if max(elements, self.locations.total) > MAX_OPS:
+            raise SchedError(error("SL208", f"{table.name} moves {elements} chunks between {self.locations.total} "
+                                   f"places, too many to reverse; the most is {MAX_OPS}", table.location))
+        self.base = (np.cumsum(table.count, dtype=np.int64) - table.count).astype(np.int32)
+        self.row = np.repeat(np.arange(len(table), dtype=np.int32), table.count)
+        self.offset = np.arange(elements, dtype=np.int32) - self.base[self.row]
         self.results = results(table)
         self.place = self._locations(table.buffer, table.chunk)
         self.operand = self._locations(table.from_buffer, table.from_chunk)
         self.begin, self.end = 2 * time.begin[self.row], 2 * time.end[self.row] + 1
 
         fused = np.flatnonzero(table.of != NONE)
-        self.forward = np.full(len(table), NONE)
+        self.forward = np.full(len(table), NONE, np.int32)
         self.forward[table.of[fused]] = fused
         self.is_send = table.op[self.row] == Op.SEND
         self.is_reading_send = self.is_send & (table.of[self.row] == NONE)
@@ -82,7 +86,7 @@ class Flow:
     def _locations(self, buffer: Array, chunk: Array) -> Array:
         where = buffer[self.row]
         at = self.locations.at(where, self.table.rank[self.row], chunk[self.row] + self.offset)
-        return np.where(where != NONE, at, NONE)
+        return np.where(where != NONE, at, NONE).astype(np.int32)
 
     def _spread(self) -> None:
         """``used`` and ``passed`` from ``stored``."""
@@ -99,8 +103,8 @@ class Flow:
         """
         if not self.used.all():
             return False
-        last_read = np.full(self.locations.total, NONE)
-        last_write = np.full(self.locations.total, NONE)
+        last_read = np.full(self.locations.total, NONE, np.int32)
+        last_write = np.full(self.locations.total, NONE, np.int32)
         np.maximum.at(last_read, self.operand[self.operand != NONE], self.begin[self.operand != NONE])
         np.maximum.at(last_read, self.place[self.is_reading_send], self.begin[self.is_reading_send])
         np.maximum.at(last_write, self.place[self.is_write], self.end[self.is_write])
@@ -112,7 +116,7 @@ class Flow:
         plain = self.table.op[self.row] != Op.REDUCE  # a reduce_recv reads its operand apart, so it counts as one, too
         reads = np.flatnonzero(self.is_reading_send | (self.operand != NONE))
         read_place = np.where(self.is_reading_send, self.place, self.operand)
-        first_hop = np.where(self.is_send, self.target, np.arange(len(self.row)))
+        first_hop = np.where(self.is_send, self.target, np.arange(len(self.row), dtype=np.int32))
         writes = np.flatnonzero(self.is_write)
         reads, writes = reads[np.argsort(self.begin[reads])], writes[np.argsort(self.end[writes])]
         moments = np.unique(np.concatenate((self.begin[reads], self.end[writes])))[::-1]

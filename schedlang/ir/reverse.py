@@ -44,7 +44,7 @@ def reverse(table: OpTable) -> OpTable:
     _check_copies(flow)
     ways = _ways_back(flow)
     _check_sums(flow, ways)
-    return reversed_table(flow, ways.back, ways.way, collective, buffers)
+    return reversed_table(flow, ways.way, collective, buffers)
 
 
 # What stands in the way --------------------------------------------------------------------------------------------
@@ -55,11 +55,11 @@ def _check_copies(flow: Flow) -> None:
     op, kind = flow.table.op, flow.table.op[flow.row]
     plain = flow.is_write & ((kind == Op.RECV) | (kind == Op.COPY) | ~flow.same_place())
     writes = np.flatnonzero(flow.is_write)
-    first = np.full(flow.locations.total, np.iinfo(np.int64).max)
+    first = np.full(flow.locations.total, np.iinfo(np.int32).max, np.int32)
     np.minimum.at(first, flow.place[writes], flow.end[writes])
     at = np.flatnonzero(plain)
     at = at[np.argsort(-flow.end[at], kind="stable")]
-    owner = np.full(flow.locations.total, NONE)
+    owner = np.full(flow.locations.total, NONE, np.int32)
     owner[flow.place[at]] = at  # the earliest stays
     given = initialised(flow.table)
     place = flow.place[at]
@@ -137,12 +137,14 @@ def _ways_back(flow: Flow) -> _Ways:
     leaves = np.where(kind == Op.REDUCE_RECV, ~same | ~flow.stored, source != NONE)
     back = np.where(leaves & flow.used, source, NONE)
     there = back != NONE
-    last = np.full(flow.locations.total, NONE)
+    last = np.full(flow.locations.total, NONE, np.int32)
     stored = np.flatnonzero(flow.stored)
     np.maximum.at(last, flow.place[stored], flow.end[stored])
     np.maximum.at(last, back[there], flow.begin[there])
     used_later = there & (flow.results[back] | (last[back] > flow.begin)) if len(last) else there
-    way = np.where(there, np.where(used_later, Way.SUM, Way.COPY), Way.NOTHING)
+    way = np.zeros(len(back), np.int8)
+    way[there] = Way.COPY
+    way[used_later] = Way.SUM
     _settle_ties(flow, way, back)
     passed_sum = np.flatnonzero(flow.passed & there & (way != Way.COPY))
     if len(passed_sum):
@@ -169,6 +171,6 @@ def _settle_ties(flow: Flow, way: Array, back: Array) -> None:
     position = np.arange(len(tied))
     first_local = np.minimum.reduceat(np.where(local, position, len(tied)), starts)
     has_local = ~alone & (first_local < len(tied))
-    way[tied] = np.where(together & ~has_local[group], Way.LAND, Way.SUM)
+    way[tied] = np.where(together & ~has_local[group], int(Way.LAND), int(Way.SUM))
     way[tied[starts[~has_local]]] = Way.COPY
     way[tied[first_local[has_local]]] = Way.COPY_BEFORE

@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from schedlang.ir.liveness import Flow
-from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, OpTable
+from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, OpTable, constant
 from schedlang.ir.timeline import nodes, wait_pairs
 from schedlang.ops import Op
 
@@ -45,41 +45,49 @@ class _Part:
     place: Array
 
     def take(self, rows: Array) -> _Part:
-        return _Part({n: c[rows] for n, c in self.columns.items()}, self.source[rows], self.piece[rows], self.sub[rows],
-                     self.place[rows])
+        return _Part({n: c[rows] for n, c in self.columns.items()}, self.source[rows], self.piece[rows],
+                     self.sub[rows], self.place[rows])
 
 
 def _part(table: OpTable, source: Array, piece: Array, sub: int | Array, place: Array, **columns: Array) -> _Part:
     """Rows that keep rank, stream and origin of their source; columns not given hold nothing."""
     n = len(source)
-    empty = {c: np.full(n, NONE) for c in COLUMNS if c not in ("step", "number")} | {
-        "chunk": np.zeros(n, np.int64), "count": np.zeros(n, np.int64)}
+    empty = {c: constant(0 if c in ("chunk", "count") else NONE, n) for c in COLUMNS if c not in ("step", "number")}
     kept = {c: getattr(table, c)[source] for c in ("rank", "stream", "site", "turn")}
-    return _Part({**empty, **kept, **columns}, source, piece, np.broadcast_to(np.asarray(sub, np.int64), (n,)), place)
+    return _Part({**empty, **kept, **columns}, source, piece, np.broadcast_to(np.asarray(sub, np.int32), (n,)), place)
 
 
-def reversed_table(flow: Flow, back: Array, way: Array, collective: Collective, buffers: tuple[Buffer, ...]) -> OpTable:
-    """The reverse of ``flow.table``: the value of each element comes back to location ``back`` (NONE: none) by
-    ``way``."""
+def _joined(parts: list[_Part]) -> _Part:
+    parts = [p for p in parts if len(p.source)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    columns = {c: np.concatenate([p.columns[c] for p in parts]) for c in parts[0].columns}
+    others = (np.concatenate([getattr(p, f) for p in parts]) for f in ("source", "piece", "sub", "place"))
+    return _Part(columns, *others)
+
+
+def reversed_table(flow: Flow, way: Array, collective: Collective, buffers: tuple[Buffer, ...]) -> OpTable:
+    """The reverse of ``flow.table``. ``way``: by element, how its value comes back (values of :class:`Way`)."""
     table = flow.table
     landing, slot = _landing(flow, way, buffers)
     pieces = _Pieces(flow, way)
     moves = _moves(flow, way, slot, pieces, len(buffers))
     events, names = _events(table)
-    parts = [*moves, events]
-    main = len(moves[0].source)
-    whole = _Part({c: np.concatenate([p.columns[c] for p in parts]) for c in parts[0].columns},
-                  *(np.concatenate([getattr(p, name) for p in parts]) for name in ("source", "piece", "sub", "place")))
-    keep = np.flatnonzero(whole.columns["op"] != NONE)
-    keep = keep[np.lexsort((keep, -whole.source[keep], whole.piece[keep], -whole.place[keep]))]
-    position = np.full(len(whole.source), NONE)
-    position[keep] = np.arange(len(keep))
-    # A receive that was fused now sends what the reverse of its send receives: the rows of one piece of one chain.
-    fused = np.flatnonzero(whole.columns["of"][:main] != NONE)
-    whole.columns["of"][fused] = position[whole.columns["of"][fused]]
-    rows = whole.take(keep)
+    rows = _joined([*moves, events])
+    keep = np.flatnonzero(rows.columns["op"] != NONE)
+    if len(rows.source) == len(moves[0].source) and not pieces.split:
+        keep = keep[::-1]
+    else:
+        keep = keep[np.lexsort((keep, -rows.source[keep], rows.piece[keep], -rows.place[keep]))]
+    of = rows.columns["of"]
+    fused = np.flatnonzero(of != NONE)
+    if len(fused):
+        position = np.full(len(rows.source), NONE, np.int32)
+        position[keep] = np.arange(len(keep))
+        of[fused] = position[of[fused]]
+    rows = rows.take(keep)
     step, number = _numbered(table, rows)
-    columns = {c: rows.columns[c].astype(DTYPES[c]) for c in rows.columns}
+    columns = {c: rows.columns[c].astype(DTYPES[c], copy=False) for c in rows.columns}
     return table.with_columns(
         name=f"{table.name} reversed", collective=collective, buffers=(*buffers, *landing), step=step, number=number,
         events=tuple(n for n, _ in names), event_indices=tuple(i for _, i in names), **columns)
@@ -87,7 +95,7 @@ def reversed_table(flow: Flow, back: Array, way: Array, collective: Collective, 
 
 def _landing(flow: Flow, way: Array, buffers: tuple[Buffer, ...]) -> tuple[tuple[Buffer, ...], Array]:
     """The scratch that values land in before they are added, if any, and by element the chunk of it (NONE: none)."""
-    slot = np.full(len(way), NONE)
+    slot = np.full(len(way), NONE, np.int32)
     elements = np.flatnonzero(way == Way.LAND)
     if not len(elements):
         return (), slot
@@ -105,38 +113,58 @@ class _Pieces:
 
     One entry for each piece of each row with chunks: ``row``, ``piece``, its number within the row, ``offset`` and
     ``count``, its chunks, and ``element``, the first of them. ``first``: by row, its first entry. ``place``: by row,
-    its place in the new order.
+    its place in the new order. ``split``: whether any row has several pieces.
     """
+
+    row: Array
+    piece: Array
+    offset: Array
+    count: Array
+    element: Array
+    first: Array
+    place: Array
+    split: bool
 
     def __init__(self, flow: Flow, way: Array) -> None:
         table = flow.table
-        rows = np.arange(len(table))
+        rows = np.arange(len(table), dtype=np.int32)
         receives = (table.op == Op.RECV) | (table.op == Op.REDUCE_RECV)
         head = np.where(receives, flow.time.partner, np.where(table.of != NONE, table.of, rows))
         while not np.array_equal(head, head[head]):
             head = head[head]
-        kind = way + 8 * flow.stored + 16 * flow.passed
-        cut = flow.offset == 0
-        changes = np.flatnonzero(~cut & (kind != np.roll(kind, 1)))
+        kind = way + np.int8(8) * flow.stored + np.int8(16) * flow.passed
+        opens = flow.offset == 0
+        changes = np.flatnonzero(~opens & (kind != np.roll(kind, 1)))
+        self.split = bool(len(changes))
+        cut = opens.copy()
         cut[flow.base[head[flow.row[changes]]] + flow.offset[changes]] = True
-        starts = np.flatnonzero(cut & (head[flow.row] == flow.row))
+        self.place = rows
+        if not self.split:
+            self.row = flow.row[opens]
+            self.first = (np.cumsum(table.count > 0) - (table.count > 0)).astype(np.int32)
+            self.piece = np.zeros(len(self.row), np.int32)
+            self.offset = self.piece
+            self.count = table.count[self.row]
+            self.element = flow.base[self.row]
+            return
+        starts = np.flatnonzero(cut & (head[flow.row] == flow.row)).astype(np.int32)
         owner = flow.row[starts]
         ends = np.minimum(np.append(starts[1:], len(cut)), flow.base[owner] + table.count[owner])
-        pieces = np.bincount(owner, minlength=len(table))
+        pieces = np.bincount(owner, minlength=len(table)).astype(np.int32)
         of_head = (np.cumsum(pieces) - pieces)[head]
         mine = np.where(table.count > 0, pieces[head], 0)
-        self.first = np.cumsum(mine) - mine
+        self.first = (np.cumsum(mine) - mine).astype(np.int32)
         self.row = np.repeat(rows, mine)
-        self.piece = np.arange(len(self.row)) - self.first[self.row]
+        self.piece = np.arange(len(self.row), dtype=np.int32) - self.first[self.row]
         entry = of_head[self.row] + self.piece
         self.offset = flow.offset[starts[entry]]
-        self.count = (ends - starts)[entry]
+        self.count = (ends - starts)[entry].astype(np.int32)
         self.element = flow.base[self.row] + self.offset
         # Rows of one chain that stand together stay together, piece by piece.
-        size, last, first = np.bincount(head, minlength=len(table)), rows.copy(), rows.copy()
-        np.maximum.at(last, head, rows)
-        np.minimum.at(first, head, rows)
-        self.place = np.where((last - first + 1 == size)[head], last[head], rows)
+        size, highest, lowest = np.bincount(head, minlength=len(table)), rows.copy(), rows.copy()
+        np.maximum.at(highest, head, rows)
+        np.minimum.at(lowest, head, rows)
+        self.place = np.where((highest - lowest + 1 == size)[head], highest[head], rows)
 
 
 def _moves(flow: Flow, way: Array, slot: Array, pieces: _Pieces, landing: int) -> list[_Part]:
@@ -148,61 +176,66 @@ def _moves(flow: Flow, way: Array, slot: Array, pieces: _Pieces, landing: int) -
     fused = (op == Op.SEND) & (table.of[row] != NONE)
     receives = (op == Op.RECV) | (op == Op.REDUCE_RECV)
     # What a fused send and its receive were is known at the receive.
-    known = np.where(fused, table.of[row], row)
-    at = np.where(fused, flow.base[known] + pieces.offset, element)
+    known = np.where(fused, table.of[row], row) if fused.any() else row
+    at = flow.base[known] + pieces.offset
     how, stored, passed = way[at], flow.stored[at], flow.passed[at]
     operation = table.op[known]
-    here = (table.buffer[row], np.where(table.buffer[row] == NONE, 0, table.chunk[row] + pieces.offset))
-    source = table.from_buffer[known]
-    there = (source, np.where(source == NONE, NONE, table.from_chunk[known] + pieces.offset))
-    in_place = (operation == Op.REDUCE_RECV) & (here[0] == there[0]) & (here[1] == there[1])
-    none = (np.full(len(row), NONE), np.zeros(len(row), np.int64))
+    here = _shifted(table.buffer[row], table.chunk[row], pieces.offset, 0)
+    there = _shifted(table.from_buffer[known], table.from_chunk[known], pieces.offset, NONE)
+    land = (np.full(len(row), landing, np.int32), slot[element])
 
-    new_op, target, operand = np.full(len(row), NONE), none, none
-    of = np.full(len(row), NONE)
+    new_op = np.full(len(row), NONE, np.int8)
+    to = (np.full(len(row), NONE, np.int32), np.zeros(len(row), np.int32))
+    operand = (np.full(len(row), NONE, np.int32), np.full(len(row), NONE, np.int32))
+    of = np.full(len(row), NONE, np.int32)
 
-    def put(where: Array, kind: int | Array, to: tuple[Array, Array], source: tuple[Array, Array] = none) -> None:
-        nonlocal new_op, target, operand
-        new_op = np.where(where, kind, new_op)
-        target = (np.where(where, to[0], target[0]), np.where(where, to[1], target[1]))
-        operand = (np.where(where, source[0], operand[0]), np.where(where, source[1], operand[1]))
+    def put(where: Array, kind: int | Array, target: tuple[Array, Array],
+            source: tuple[Array, Array] | None = None) -> None:
+        new_op[where] = kind[where] if isinstance(kind, np.ndarray) else kind
+        for column, values in zip((*to, *operand), (*target, *(source or ())), strict=False):
+            column[where] = values[where]
 
     asks = (op == Op.SEND) & ~fused
-    land = (np.full(len(row), landing), slot[element])
     put(asks & (how == Way.COPY), Op.RECV, here)
     put(asks & (how == Way.SUM), Op.REDUCE_RECV, here, here)
     put(asks & (how == Way.LAND), Op.RECV, land)
     put(receives & stored & ~passed, Op.SEND, here)
     local = (op == Op.COPY) | (op == Op.REDUCE)
-    adds = np.where(how == Way.SUM, int(Op.REDUCE), int(Op.COPY))
+    adds = np.where(how == Way.SUM, np.int8(Op.REDUCE), np.int8(Op.COPY))
     put(local & (how != Way.NOTHING), adds, there, here)
     if fused.any():
         # The value that comes back to a forwarding rank: what its target returns, plus what its own copy has gathered.
         sums = operation == Op.REDUCE_RECV
         keeps = np.where(sums, there[0], NONE), np.where(sums, there[1], 0)
-        put(fused & passed, np.where(stored, int(Op.REDUCE_RECV), int(Op.RECV)), keeps,
-            (np.where(stored, here[0], NONE), here[1]))
+        back = fused & passed
+        put(back, Op.RECV, keeps)
+        put(back & stored, Op.REDUCE_RECV, keeps, here)
         put(receives & passed, Op.SEND, keeps)
         forwards = np.flatnonzero(receives & passed)
         of[forwards] = pieces.first[flow.forward[row[forwards]]] + pieces.piece[forwards]
-    operand = (operand[0], np.where(operand[0] == NONE, NONE, operand[1]))
     transfer = op <= Op.REDUCE_RECV
     place = pieces.place[row]
     main = _part(table, row, pieces.piece, np.where(local & (how == Way.COPY_BEFORE), _BEFORE, _MAIN), place,
-                 op=new_op, buffer=target[0], chunk=target[1], count=pieces.count, of=of, from_buffer=operand[0],
+                 op=new_op, buffer=to[0], chunk=to[1], count=pieces.count, of=of, from_buffer=operand[0],
                  from_chunk=operand[1], peer=np.where(transfer, table.peer[row], NONE),
                  chan=np.where(transfer, table.chan[row], NONE))
 
+    in_place = (here[0] == there[0]) & (here[1] == there[1])
     beside = np.flatnonzero((op == Op.REDUCE_RECV) & ~in_place & stored & ~passed & (how != Way.NOTHING))
     after = np.flatnonzero(asks & (how == Way.LAND))
     parts = [main]
-    for rows, sub, kind, to, origin in (
+    for rows, sub, kind, target, source in (
             (beside, np.where(how[beside] == Way.COPY_BEFORE, _BEFORE, _MAIN), adds[beside], there, here),
-            (after, _AFTER, np.full(len(after), int(Op.REDUCE)), here, land)):
-        parts.append(_part(table, row[rows], pieces.piece[rows], sub, place[rows], op=kind, buffer=to[0][rows],
-                           chunk=to[1][rows], count=pieces.count[rows], from_buffer=origin[0][rows],
-                           from_chunk=origin[1][rows]))
+            (after, _AFTER, np.full(len(after), Op.REDUCE, np.int8), here, land)):
+        parts.append(_part(table, row[rows], pieces.piece[rows], sub, place[rows], op=kind, buffer=target[0][rows],
+                           chunk=target[1][rows], count=pieces.count[rows], from_buffer=source[0][rows],
+                           from_chunk=source[1][rows]))
     return parts
+
+
+def _shifted(buffer: Array, chunk: Array, offset: Array, nothing: int) -> tuple[Array, Array]:
+    """Places ``offset`` chunks further on; ``nothing`` is the chunk where there is no buffer."""
+    return buffer, np.where(buffer == NONE, np.int32(nothing), chunk + offset)
 
 
 def _events(table: OpTable) -> tuple[_Part, list[tuple[str, tuple[int, ...]]]]:
@@ -227,7 +260,7 @@ def _events(table: OpTable) -> tuple[_Part, list[tuple[str, tuple[int, ...]]]]:
             name += "'"
         names[name, indices] = None
     source = np.concatenate((waits, records))
-    kind = np.repeat([int(Op.RECORD), int(Op.WAIT)], len(waits))
+    kind = np.repeat(np.array([Op.RECORD, Op.WAIT], np.int8), len(waits))
     return _part(table, source, np.concatenate((0 * turn, turn)), np.concatenate((0 * turn, turn)), source, op=kind,
                  event=np.concatenate((new, new))), list(names)
 
@@ -237,21 +270,23 @@ def _numbered(table: OpTable, rows: _Part) -> tuple[Array, Array | None]:
     multiplied."""
     _, first, length = nodes(table)
     width = int(rows.sub.max(initial=0)) + 1
-    lane = table.rank[rows.source].astype(np.int64) * len(table.streams) + table.stream[rows.source]
-    key = (first[lane] + length[lane] - 1 - table.step[rows.source]) * width + rows.sub
-    before = _ranks(key, int(length.sum(dtype=np.int64)) * width)
-    step = before[key] - before[first[lane].astype(np.int64) * width]
+    lane = table.rank[rows.source] * np.int32(len(table.streams)) + table.stream[rows.source]
+    start = first[lane].astype(np.int64) * width
+    last = (length[lane] - 1 - table.step[rows.source]).astype(np.int64)
+    ours, before = _smaller(start + last * width + rows.sub, start)
     if table.number is None:
-        return step.astype(np.int32), None
-    key = (table.number.max(initial=0) - table.number[rows.source].astype(np.int64)) * width + rows.sub
-    return step.astype(np.int32), _ranks(key, int(table.number.max(initial=0)) * width + width)[key].astype(np.int32)
+        return ours - before, None
+    back = (table.number.max(initial=0) - table.number[rows.source]).astype(np.int64)
+    return ours - before, _smaller(back * width + rows.sub)[0]
 
 
-def _ranks(keys: Array, size: int) -> Array:
-    """For each value below ``size``, how many smaller ones occur among ``keys``."""
-    used = np.zeros(size + 1, np.int64)
-    used[keys] = 1
-    counted: Array = np.cumsum(used) - used
-    return counted
-
-
+def _smaller(keys: Array, *others: Array) -> list[Array]:
+    """How many different smaller values occur among ``keys``, for each of them and for each of ``others`` (int32)."""
+    size = int(max((int(a.max(initial=0)) for a in (keys, *others)), default=0)) + 1
+    if size > 8 * len(keys) + 1024:
+        values = np.unique(keys)
+        return [np.searchsorted(values, a).astype(np.int32) for a in (keys, *others)]
+    used = np.zeros(size, bool)
+    used[keys] = True
+    smaller = np.cumsum(used, dtype=np.int32) - used
+    return [smaller[a] for a in (keys, *others)]
