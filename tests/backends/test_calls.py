@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -170,6 +171,68 @@ def test_any_dlpack_array_is_taken():
 
     results = RING([Foreign(np.full(4, r, np.float32)) for r in range(3)])
     assert results[0].tolist() == [3, 3, 3, 3]
+
+
+def test_results_go_back_to_the_library_and_device_they_came_from(monkeypatch):
+    """CuPy stood in for: arrays on a device that NumPy cannot touch."""
+    entered = []
+
+    class Device:
+        id = 3
+
+        def __enter__(self):
+            entered.append(self)
+
+        def __exit__(self, *_):
+            pass
+
+    class DeviceArray:
+        device = Device()
+
+        def __init__(self, values):
+            self.hidden, self.shape, self.dtype = np.array(values), np.shape(values), np.asarray(values).dtype
+
+        def __getitem__(self, index):
+            return DeviceArray(self.hidden[index])
+
+        def __dlpack__(self, **_):
+            raise BufferError("this memory is on a device")
+
+        def get(self):
+            return self.hidden.copy()
+
+    cupy = types.ModuleType("cupy")
+    cupy.ndarray, cupy.asarray = DeviceArray, DeviceArray
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    results = RING([DeviceArray(np.full((2, 2), r, np.float16)) for r in range(3)])
+    assert all(isinstance(r, DeviceArray) for r in results) and results[0].hidden.tolist() == [[3, 3], [3, 3]]
+    assert results[0].dtype == np.float16 and len(entered) == 3
+    stacked = RING(DeviceArray(np.ones((3, 4))))
+    assert isinstance(stacked, DeviceArray) and stacked.hidden.tolist() == 3 * [[3, 3, 3, 3]]
+    assert code_of(lambda: RING([DeviceArray(np.ones(2)), np.ones(2), np.ones(2)])) == "SL801"
+
+
+def test_the_array_api_takes_results_back():
+    class Namespace:
+        @staticmethod
+        def asarray(values, device=None):
+            return Standard(values, device)
+
+    class Standard:
+        def __init__(self, values, device):
+            self.values, self.device = np.asarray(values), device
+
+        def __array_namespace__(self):
+            return Namespace
+
+        def __dlpack__(self, **options):
+            return self.values.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.values.__dlpack_device__()
+
+    results = RING([Standard(np.full(2, r), "here") for r in range(3)])
+    assert all(isinstance(r, Standard) and r.device == "here" for r in results) and results[1].values.tolist() == [3, 3]
 
 
 # ---- loading -------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def test_a_wrong_result_exits_with_1(wrong, capsys):
     (["--size", "4", "--elements", "1"], "SL806", "one of them"),
     (["--dtype", "float8"], "SL803", "bfloat16"),
     (["--op", "band"], "SL803", "integer"),
-    (["--op", "mean"], "SL806", "there are sum"),
+    (["--op", "mean"], "SL806", "sum, prod, min"),
     (["--backend", "abacus"], "SL804", "interpret, numpy"),
     (["--accumulate", "float16"], "SL803", "float64"),
     (["--input", "nowhere.npz"], "SL801", "cannot read"),
