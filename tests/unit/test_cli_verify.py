@@ -1,0 +1,273 @@
+"""`schedlang verify`, `show` and `compile` on schedules: many sizes, many files, and what orders two operations."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedlang.cli import main
+from schedlang.diagnostics import SchedError
+from schedlang.loading import load_table
+
+GOOD = """\
+schedule good(ranks, k=3):
+    require ranks != 3, "not for three"
+    collective broadcast(0)
+    chunks k
+    verify ranks in 1..5, k in [1, 2]
+    for r in 1..ranks:
+        for i in 0..k:
+            send data[i] from 0 to r
+"""
+
+FAULTY = """\
+schedule short(ranks):
+    collective broadcast(0)
+    verify ranks in 1..6
+    for r in 1..min(ranks, 3):
+        send data[0] from 0 to r
+"""
+
+ONE_SHOT = """\
+schedule one_shot(ranks):
+    collective allreduce(sum)
+    step:
+        for r in 0..ranks:
+            for p in 0..ranks:
+                reduce data[0] from r to p if p != r
+"""
+
+
+@pytest.fixture
+def call(capsys, monkeypatch, tmp_path):
+    """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*arguments):
+        status = main.main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, out, err
+
+    return run
+
+
+def write(name, text):
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return name
+
+
+def report(out):
+    document = json.loads(out)
+    assert document["format"] == "schedlang-verify" and document["version"] == 1
+    return document
+
+
+def test_the_verify_line_says_what_is_tried_and_a_requirement_skips(call):
+    status, out, err = call("verify", write("good.sched", GOOD))
+    assert status == 0 and err == ""
+    assert "ok  good.sched::good  ranks 1, 2, 4, k 1, 2 (6 cases)\n" in out
+    assert "    skipped ranks 3, k 1, 2: not for three\n" in out
+    assert "with ranks 4, k 1:" in out and "Deadlock is judged without buffering" in out
+
+
+def test_given_values_replace_the_verify_line(call):
+    status, out, _ = call("verify", write("good.sched", GOOD), "--ranks", "6", "-p", "k=1..4")
+    assert status == 0 and "ranks 6, k 1 to 3 (3 cases)" in out
+
+
+@pytest.mark.parametrize("ranks", ["3", "3,3"])
+def test_a_requirement_that_leaves_nothing_is_unusable_input(call, ranks):
+    status, out, _ = call("verify", write("good.sched", GOOD), "--ranks", ranks)
+    assert status == 2 and "error[SL207]" in out and "UNUSABLE" in out and "skipped" not in out
+
+
+def test_the_smallest_failing_size_is_shown_and_the_others_counted(call):
+    status, out, _ = call("verify", write("short.sched", FAULTY))
+    assert status == 1
+    assert out.count("error[SL504]") == 1 and "data[0] on rank 3" in out
+    assert "FAULTY  short.sched::short  ranks 4, and 1 more of 5 cases: 1 error" in out
+
+
+def test_concise_is_a_line_a_finding(call):
+    status, out, _ = call("verify", write("short.sched", FAULTY), "--format", "concise")
+    assert status == 1 and len(out.splitlines()) == 2 and "error[SL504]" in out.splitlines()[0]
+
+
+def test_json_tells_every_case(call):
+    write("a/good.sched", GOOD)
+    write("a/b/short.sched", FAULTY)
+    write("a/broken.sched", "schedule broken(:\n")
+    status, out, _ = call("verify", "a", "--format", "json")
+    document = report(out)
+    assert status == 2 and document["ok"] is False and document["sends"] == "default"
+    assert [(s["schedule"], s["status"]) for s in document["schedules"]] == [("short", "faulty"), ("good", "ok")]
+    short, good = document["schedules"]
+    assert [c["status"] for c in short["cases"]] == ["ok", "ok", "ok", "faulty", "faulty"]
+    assert [c["status"] for c in good["cases"]].count("skipped") == 2
+    assert good["cases"][0]["values"] == {"ranks": 1, "k": 1} and good["cases"][-1]["facts"]["messages"] == 6
+    assert {p["name"] for p in good["cases"][0]["proofs"]} >= {"matching", "deadlock", "races", "postcondition"}
+    assert all(p["state"] in ("proved", "failed", "not judged") for c in short["cases"] for p in c["proofs"])
+    finding = short["cases"][3]["diagnostics"][0]
+    assert (finding["code"], finding["file"], finding["severity"]) == ("SL504", "a/b/short.sched", "error")
+    assert [d["code"] for d in document["diagnostics"]] == ["SL101"]
+    assert document["diagnostics"][0]["file"] == "a/broken.sched"
+
+
+def test_a_folder_goes_on_after_a_broken_file(call):
+    write("a/broken.sched", "schedule broken(:\n")
+    write("a/good.sched", GOOD)
+    status, out, _ = call("verify", "a")
+    assert status == 2 and "error[SL101]" in out and "ok  a/good.sched::good" in out
+
+
+def test_one_schedule_of_several(call):
+    write("both.sched", GOOD + "\n" + FAULTY)
+    assert call("verify", "both.sched::good")[0] == 0
+    status, out, _ = call("verify", "both.sched")
+    assert status == 1 and "1 of 2 schedules are right" in out
+    assert "has no schedule `none`" in call("verify", "both.sched::none")[1]
+    assert "SL212" in call("show", "both.sched", "--ranks", "2")[2]
+
+
+def test_a_file_without_schedules(call):
+    write("a/only.sched", "fn f(x) = x\n")
+    write("a/good.sched", GOOD)
+    status, out, _ = call("verify", "a/only.sched")
+    assert status == 2 and "SL212" in out
+    assert call("verify", "a")[0] == 0
+
+
+def test_files_named_twice_are_verified_once(call):
+    write("a/good.sched", GOOD)
+    assert call("verify", "a/good.sched", "a", "a/good.sched")[1].count("ok  a/good.sched") == 1
+
+
+def test_agreement_can_be_required(call):
+    write("one_shot.sched", ONE_SHOT)
+    status, out, _ = call("verify", "one_shot.sched", "--ranks", "3")
+    assert status == 0 and "ranks may get different bits" in out
+    status, out, _ = call("verify", "one_shot.sched", "--ranks", "3", "--require-agreement")
+    assert status == 1 and "error[SL505]" in out
+
+
+def test_the_model_of_sends_is_chosen_and_named(call):
+    write("shift.sched", "schedule shift(ranks):\n    collective custom\n    buffer input[1], output[1]\n"
+          "    for r in 0..ranks:\n        ensure output[0] on (r + 1) % ranks == input[0] on r\n        on r:\n"
+          "            step: send input[0] to (r + 1) % ranks\n            step: recv output[0] from (r - 1) % ranks\n")
+    status, out, _ = call("verify", "shift.sched", "--ranks", "4")
+    assert status == 1 and "error[SL305]" in out
+    status, out, _ = call("verify", "shift.sched", "--ranks", "4", "--sends", "buffered=1")
+    assert status == 0 and "All judged with --sends buffered=1." in out
+
+
+def test_operator_and_limit(call):
+    write("one_shot.sched", ONE_SHOT)
+    assert call("verify", "one_shot.sched", "--ranks", "3", "--op", "max")[0] == 0
+    assert call("verify", "one_shot.sched", "--ranks", "3", "--op", "mox")[0] == 2
+    status, out, _ = call("verify", "one_shot.sched", "--ranks", "9", "--max-ops", "50")
+    assert status == 2 and "error[SL208]" in out
+
+
+COUNTS = "schedule v(ranks, counts):\n    collective alltoallv(counts)\n    step:\n        for r in 0..ranks:\n" \
+         "            copy input[r] into output[r] on r\n            for p in 0..ranks:\n" \
+         "                send input[p] from r to p into output[r] if p != r\n"
+
+
+def test_counts_are_made_up_or_given(call):
+    write("v.sched", COUNTS)
+    status, out, _ = call("verify", "v.sched", "--ranks", "2,3")
+    assert status == 0 and "counts made up, uneven and with zeros" in out
+    write("c.json", "[[1, 2], [0, 3]]")
+    status, out, _ = call("verify", "v.sched", "--ranks", "2", "-p", "counts=@c.json")
+    assert status == 0 and "made up" not in out and "counts (2 x 2)" in out
+    status, _, err = call("show", "v.sched", "--ranks", "3")
+    assert status == 0 and "`counts` was not given" in err
+    assert call("show", "v.sched", "--ranks", "3", "-p", "counts=@c.json")[0] == 2
+
+
+# ---- one table -----------------------------------------------------------------------------------------------------
+
+
+def test_one_size_takes_defaults_not_the_verify_line(tmp_path):
+    path = tmp_path / "good.sched"
+    path.write_text(GOOD)
+    table, findings = load_table(str(path), ranks=2)
+    assert table.chunks == 3 and findings == []
+    with pytest.raises(SchedError) as caught:
+        load_table(str(path))
+    assert [d.code for d in caught.value.diagnostics] == ["SL206"]
+
+
+def test_show_draws_and_compile_writes(call):
+    write("good.sched", GOOD)
+    status, out, _ = call("show", "good.sched", "--ranks", "2", "-p", "k=1", "--steps", "0")
+    assert status == 0 and "at the start" in out and "0 -> 1: data[0] =" in out
+    status, out, _ = call("show", "good.sched", "--ranks", "2", "--rank", "1")
+    assert status == 0 and out.count("recv data[") == 3
+    assert call("show", "good.sched", "--ranks", "2", "--rank", "2")[0] == 2
+    assert call("show", "good.sched", "--ranks", "2..4")[0] == 2
+    status, out, _ = call("compile", "good.sched", "--ranks", "2", "--target", "json", "-o", "t.json")
+    assert (status, out) == (0, "") and call("verify", "t.json")[0] == 0
+    assert call("verify", "t.json", "--ranks", "3")[0] == 2
+    assert call("compile", "good.sched", "--ranks", "2", "--target", "json", "-o", "no/t.json")[0] == 2
+
+
+def test_large_pictures_are_refused(call, shipped):
+    status, _, err = call("show", str(shipped), "--ranks", "300")
+    assert status == 2 and "too many to draw" in err and "--rank" in err
+    assert call("show", str(shipped), "--ranks", "300", "--rank", "299", "--steps", "0..2")[0] == 0
+
+
+# ---- why -----------------------------------------------------------------------------------------------------------
+
+
+def test_why_names_the_chain(call, shipped):
+    status, out, _ = call("verify", str(shipped), "--ranks", "4", "-p", "channels=1", "--why",
+                          "15@s=0,r=0,op=send", "15@s=1,r=1,op=send")
+    assert status == 0
+    assert out.splitlines()[3:] == [
+        "A begins before B begins, but need not be over by then:",
+        "    rank 0, step 0: send data[0] to 1 (line 15, c=0, s=0, r=0)",
+        "    is received by rank 1, step 0: reduce data[0] from 0 (line 15, c=0, s=0, r=0)",
+        "    then, on the same stream, rank 1, step 1: send data[0] to 2 (line 15, c=0, s=1, r=1)"]
+
+
+@pytest.mark.parametrize(("a", "b", "said"), [
+    ("rank=0,step=0,op=send", "rank=0,step=1,op=send", "A is over before B begins"),
+    ("rank=0,step=1,op=send", "rank=0,step=0,op=send", "B is over before A begins"),
+    ("rank=0,step=0,op=send", "rank=1,step=0,op=recv", "A begins before B is over"),
+])
+def test_why_in_either_direction(call, shipped, a, b, said):
+    status, out, _ = call("verify", str(shipped), "--ranks", "4", "-p", "channels=1", "--why", f"15@{a}", f"15@{b}")
+    assert status == 0 and said in out
+
+
+def test_why_through_events_and_where_nothing_orders(call):
+    write("two.sched", "schedule two(ranks):\n    collective broadcast(0)\n    buffer t[2]\n    stream a:\n"
+          "        copy data[0] into t[0] on 0\n        record e on 0\n    stream b:\n        wait e on 0\n"
+          "        copy t[0] into t[1] on 0\n    stream c:\n        copy data[0] into t[1] on 0\n")
+    status, out, _ = call("verify", "two.sched", "--ranks", "1", "--why", "5", "9")
+    assert status == 0 and "A is over before B begins" in out and "is waited for by" in out
+    status, out, _ = call("verify", "two.sched", "--ranks", "1", "--why", "9", "11")
+    assert status == 1 and "Nothing orders them" in out
+
+
+def test_why_in_one_step(call):
+    write("one_shot.sched", ONE_SHOT)
+    status, out, _ = call("verify", "one_shot.sched", "--ranks", "2", "--why", "6@rank=0,op=send", "6@rank=0,op=recv")
+    assert status == 1 and "one step" in out
+
+
+@pytest.mark.parametrize("names", [("15@s=0", "15@s=1"), ("15@s=99", "15@s=1"), ("id=0", "id=0"), ("x", "id=0")])
+def test_why_needs_two_operations(call, shipped, names):
+    status, _, err = call("verify", str(shipped), "--ranks", "4", "-p", "channels=1", "--why", *names)
+    assert status == 2 and "SL806" in err
+
+
+def test_why_looks_for_a_size_that_has_both(call, shipped):
+    status, out, _ = call("verify", str(shipped), "--why", "15@c=0,s=3,r=0,op=send", "15@c=0,s=2,r=0,op=send")
+    assert status == 0 and out.startswith("ring with ranks 5, channels 1\n")
