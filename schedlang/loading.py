@@ -29,11 +29,12 @@ def is_table(file: str) -> bool:
 
 
 def load_table(target: str, *, ranks: int | None = None, params: Mapping[str, Any] | None = None, op: str | None = None,
-               max_ops: int | None = None) -> tuple[OpTable, list[Diagnostic]]:
+               max_ops: int | None = None, make_up_counts: bool = False) -> tuple[OpTable, list[Diagnostic]]:
     """The op table of ``FILE``, ``FILE::NAME`` or a table in JSON, and what its expansion remarked.
 
     Parameters that are not given have their defaults; where the schedule computes its size, ``ranks`` picks values of
-    the `verify` line that lead to it. Counts may be left out: then some are made up, with a note that says so.
+    the `verify` line that lead to it. With ``make_up_counts``, counts may be left out: some are made up, and a note
+    says so.
 
     Raises SchedError: whatever is wrong with the file (SL1xx), its names and values (SL2xx).
     """
@@ -46,7 +47,7 @@ def load_table(target: str, *, ranks: int | None = None, params: Mapping[str, An
     name = program.main(name)
     given = {**(params or {}), **({} if ranks is None else {"ranks": ranks})}
     table, findings = expand_case(program, name, given, op=op, max_ops=max_ops)
-    if table is None and any(d.code == "SL206" for d in findings):
+    if table is None and make_up_counts and any(d.code == "SL206" for d in findings):
         made_up = _made_up(program, name, given)
         if made_up:
             table, findings = expand_case(program, name, {**made_up, **given}, op=op, max_ops=max_ops)

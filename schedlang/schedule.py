@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedlang.diagnostics import SchedError, Severity, error
+from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir.table import Collective, OpTable
-from schedlang.ops import COLLECTIVES, REDUCE_OPS
 
 if TYPE_CHECKING:
     from schedlang.backend import Backend
@@ -27,39 +26,9 @@ def load(path: str | Path, ranks: int | None = None, **params: Any) -> Schedule:
 
     Raises SchedError: whatever is wrong with the text (SL1xx), its names and values (SL2xx).
     """
-    file, _, name = str(path).partition("::")
-    if Path(file).suffix.lower() == ".json":
-        return Schedule(_from_json(file, name or None, ranks, params))
-    from schedlang.expand import cases, expand, load_program
+    from schedlang.loading import load_table
 
-    program = load_program(file)
-    chosen = program.main(name or None)
-    if ranks is not None:
-        wanted = cases(program, chosen, ranks=[ranks], params={key: [value] for key, value in params.items()})
-        if not wanted:
-            raise SchedError(error("SL206", f"no values of {chosen}'s `verify` line make a world of {ranks} ranks",
-                                   help="give its parameters by name"))
-        params = dict(wanted[0])
-        ranks = params.pop("ranks", ranks)
-    table, findings = expand(program, chosen, ranks=ranks, params=params)
-    if table is None:
-        raise SchedError(findings)
-    return Schedule(table)
-
-
-def _from_json(file: str, name: str | None, ranks: int | None, params: Mapping[str, Any]) -> OpTable:
-    from schedlang.ir.json import loads
-    from schedlang.syntax import read
-
-    table = loads(read(file).text, file)
-    if name not in (None, table.name):
-        raise SchedError(error("SL212", f"{file} holds the schedule {table.name}, not {name}"))
-    if params:
-        raise SchedError(error("SL206", f"{file} is an op table, expanded already: it takes no {', '.join(params)}",
-                               help="give parameters to a .sched file"))
-    if ranks not in (None, table.ranks):
-        raise SchedError(error("SL206", f"{file} is an op table for {table.ranks} ranks, not {ranks}"))
-    return table
+    return Schedule(load_table(str(path), ranks=ranks, params=params)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +59,9 @@ class Schedule:
 
     def with_op(self, op: str) -> Schedule:
         """The same schedule with another reduction operator, a key of ``ops.REDUCE_OPS``. Raises SchedError (SL806)."""
-        self._require_op(op)
-        return Schedule(self.table.with_columns(collective=replace(self.collective, op=op)))
+        from schedlang.loading import with_op
 
-    def _require_op(self, op: str) -> None:
-        if op not in REDUCE_OPS:
-            raise SchedError(error("SL806", f"there is no reduction operator {op}",
-                                   help=f"choose one of: {', '.join(REDUCE_OPS)}"))
-        if not COLLECTIVES[self.collective.name].reduces:
-            raise SchedError(error(
-                "SL806", f"{self.name} is a schedule for {self.collective.name}, which reduces nothing",
-                                   help="leave the operator out"))
+        return Schedule(with_op(self.table, op))
 
     def verify(self, **options: Any) -> Verdict:
         """Prove the schedule right, or find what is wrong with it: see :func:`schedlang.verify.verify`."""
@@ -148,7 +109,7 @@ class Schedule:
         from schedlang.calls import call
 
         if op is not None:
-            self._require_op(op)
+            self.with_op(op)
         runner = find(backend) if isinstance(backend, str) else backend
         if verify:
             self.require_right()            # of every operator alike: each contribution counts exactly once

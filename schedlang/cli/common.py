@@ -193,7 +193,7 @@ def load_table(target: str, *, ranks: str | None, texts: Sequence[str], op: str 
     from schedlang import loading
 
     return loading.load_table(target, ranks=one_rank_count(ranks), params=single(parameters(texts)), op=op,
-                              max_ops=max_ops)
+                              max_ops=max_ops, make_up_counts=True)
 
 
 def write_text(path: str, text: str) -> None:

@@ -200,6 +200,10 @@ def test_one_size_takes_defaults_not_the_verify_line(tmp_path):
     with pytest.raises(SchedError) as caught:
         load_table(str(path))
     assert [d.code for d in caught.value.diagnostics] == ["SL206"]
+    path.write_text(COUNTS)
+    with pytest.raises(SchedError, match="counts"):
+        load_table(str(path), ranks=2)
+    assert load_table(str(path), ranks=2, make_up_counts=True)[0].collective.counts.shape == (2, 2)
 
 
 def test_show_draws_and_compile_writes(call):
