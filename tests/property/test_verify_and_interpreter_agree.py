@@ -70,7 +70,7 @@ def campaign_finds_nothing(count: int, seed: int) -> None:
 
 
 def test_on_mutants_of_what_ships():
-    campaign_finds_nothing(600, 1)
+    campaign_finds_nothing(1500, 1)
 
 
 @pytest.mark.nightly
