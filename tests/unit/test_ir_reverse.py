@@ -1,11 +1,13 @@
 """Reversed tables compute the transposed map: checked by numbers on tables made by hand and at random."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
-from schedlang.diagnostics import SchedError
+from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir import legal
 from schedlang.ir.buffers import Locations, initialised, results, standard_buffers
 from schedlang.ir.build import table_from_rows
@@ -13,7 +15,9 @@ from schedlang.ir.reverse import reverse
 from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable
 from schedlang.ops import Op
 from schedlang.source import Place
+from schedlang.verify import verify
 from tests.linear import Stuck, matrix
+from tests.strategies import tables
 from tests.tables import ring
 
 
@@ -277,6 +281,29 @@ def test_no_reverse_of_what_cannot_run_or_moves_no_data():
     assert "circle" in refused(stuck)[0]
     with pytest.raises(Stuck):
         matrix(stuck)
+
+
+def test_a_custom_collective_has_its_results_where_inputs_can_stand():
+    made = Author(3).table()
+    assert len(made.collective.ensures.buffer)
+    ensures = replace(made.collective.ensures, buffer=made.collective.ensures.buffer * 0 + made.buffer_index("tmp"))
+    moved = made.with_columns(collective=replace(made.collective, ensures=ensures))
+    assert "a result stands in tmp" in refused(moved)[0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables(flawless=True))
+def test_reverses_of_flawless_schedules_are_proved(made):
+    """The verifier knows nothing of how they came about. Reads by two streams at a time may become racing writes."""
+    try:
+        back = reverse(made)
+    except SchedError as e:
+        assert [d.code for d in e.diagnostics] == ["SL211"]
+        return
+    verdict = verify(back)
+    assert {d.code for d in verdict.diagnostics if d.severity == Severity.ERROR} <= {"SL401"}
+    if verdict.ok:
+        assert verify(reverse(back)).ok
 
 
 class Author:

@@ -126,6 +126,7 @@ class _Build:
     firsts: Array
     bounds: Sequence[int]
     within: bool = False
+    splits: bool = True
 
     def body(self, parts: Sequence[Leaf | Repeat], turns: tuple[_Turns, ...]) -> tuple[Any, ...]:
         return tuple(self.leaf(p, turns) if isinstance(p, Leaf) else self.loop(p, turns) for p in parts)
@@ -140,9 +141,9 @@ class _Build:
     def loop(self, part: Repeat, turns: tuple[_Turns, ...]) -> Loop:
         """The loop, as two nested ones where that turns tables into formulas."""
         whole = self._loop(part, turns)
-        if part.count > _MOST_SPLIT or not _tables(whole):
+        if not self.splits or part.count > _MOST_SPLIT or not _tables(whole):
             return whole
-        one = replace(self, ranks=self.ranks[:1], firsts=self.firsts[:1])
+        one = replace(self, ranks=self.ranks[:1], firsts=self.firsts[:1], splits=False)
         least, best = _tables(one._loop(part, turns)), part
         for inner in range(2, part.count // 2 + 1):
             if part.count % inner == 0 and least:
