@@ -1,6 +1,7 @@
 """The one table of what the language is made of: operation kinds, reduction operators, collectives, built-in functions.
 
-The verifier, the back ends, the documentation, the editor grammars and the tests all read these; none keeps its own list.
+The verifier, the back ends, the documentation, the editor grammars and the tests all read these; none keeps its own
+list.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class CollectiveKind:
     """One collective.
 
     ``arguments``: what stands in the parentheses, in order (``op``, ``root``, ``counts``).
-    ``family``: ``whole`` (one buffer of E elements, ``data`` unless out of place), ``blocked`` (a long buffer of ``ranks``
-    equal blocks), ``vector`` (parts sized by ``counts``), ``barrier`` or ``custom``.
-    ``long``: which of ``input``/``output`` is the long buffer of a blocked or vector collective (``both`` for all-to-all).
+    ``family``: ``whole`` (one buffer of E elements, ``data`` unless out of place), ``blocked`` (a long buffer of
+    ``ranks`` equal blocks), ``vector`` (parts sized by ``counts``), ``barrier`` or ``custom``.
+    ``long``: which of ``input``/``output`` is the long buffer of a blocked or vector collective (``both`` for
+    all-to-all).
     ``rooted``: there is a root. ``shared``: every rank ends with the same result, so *agreement* is judged.
     """
 
@@ -77,17 +79,23 @@ class CollectiveKind:
 COLLECTIVES: dict[str, CollectiveKind] = {
     c.name: c
     for c in (
-        CollectiveKind("allreduce", ("op",), "whole", None, "every rank ends with the reduction of all ranks' buffers", shared=True),
-        CollectiveKind("reduce", ("op", "root"), "whole", None, "the root ends with the reduction of all ranks' buffers"),
+        CollectiveKind("allreduce", ("op",), "whole", None,
+                       "every rank ends with the reduction of all ranks' buffers", shared=True),
+        CollectiveKind("reduce", ("op", "root"), "whole", None,
+                       "the root ends with the reduction of all ranks' buffers"),
         CollectiveKind("broadcast", ("root",), "whole", None, "every rank ends with the root's buffer", shared=True),
         CollectiveKind("reduce_scatter", ("op",), "blocked", "input", "rank r ends with block r of the reduction"),
-        CollectiveKind("allgather", (), "blocked", "output", "every rank ends with the blocks of all ranks", shared=True),
+        CollectiveKind("allgather", (), "blocked", "output",
+                       "every rank ends with the blocks of all ranks", shared=True),
         CollectiveKind("scatter", ("root",), "blocked", "input", "rank r ends with block r of the root's buffer"),
         CollectiveKind("gather", ("root",), "blocked", "output", "the root ends with the blocks of all ranks"),
         CollectiveKind("alltoall", (), "blocked", "both", "block d of rank s ends as block s of rank d"),
-        CollectiveKind("alltoallv", ("counts",), "vector", "both", "part d of rank s, of counts[s][d] elements, ends as part s of rank d"),
-        CollectiveKind("allgatherv", ("counts",), "vector", "output", "every rank ends with all parts; rank r's has counts[r] elements", shared=True),
-        CollectiveKind("reduce_scatterv", ("op", "counts"), "vector", "input", "rank r ends with part r, of counts[r] elements, of the reduction"),
+        CollectiveKind("alltoallv", ("counts",), "vector", "both",
+                       "part d of rank s, of counts[s][d] elements, ends as part s of rank d"),
+        CollectiveKind("allgatherv", ("counts",), "vector", "output",
+                       "every rank ends with all parts; rank r's has counts[r] elements", shared=True),
+        CollectiveKind("reduce_scatterv", ("op", "counts"), "vector", "input",
+                       "rank r ends with part r, of counts[r] elements, of the reduction"),
         CollectiveKind("barrier", (), "barrier", None, "no rank leaves before every rank has entered"),
         CollectiveKind("custom", ("op",), "custom", None, "what the `ensure` statements say; the op is optional"),
     )
@@ -96,7 +104,7 @@ COLLECTIVES: dict[str, CollectiveKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """A built-in function of the language; ``arity`` is the number of arguments, or the least number with ``variadic``."""
+    """A built-in function of the language; ``arity`` is the number of arguments, the least one where ``variadic``."""
 
     name: str
     arity: int

@@ -10,11 +10,12 @@ from schedlang.ops import Op
 def allreduce(rows, ranks, chunks=1, scratch=(), **kw):
     """A sum all-reduce in ``data`` from JSON-like rows; ``scratch``: (name, chunks) pairs."""
     buffers = [Buffer("data", chunks, role="data"), *(Buffer(n, c) for n, c in scratch)]
-    return table_from_rows(rows, ranks=ranks, chunks=chunks, collective=Collective("allreduce", "sum"), buffers=buffers, **kw)
+    return table_from_rows(rows, ranks=ranks, chunks=chunks, collective=Collective("allreduce", "sum"),
+                           buffers=buffers, **kw)
 
 
 def ring(ranks: int, channels: int = 1) -> OpTable:
-    """The ring all-reduce of the language document, columns made by NumPy: rows in source order, send before receive."""
+    """The ring all-reduce of the language document, columns made by NumPy: rows in source order, sends first."""
     c, half, s, r = (g.ravel() for g in np.indices((channels, 2, ranks - 1, ranks), dtype=np.int32))
     chunk = c * ranks + (r + half - s) % ranks
     peer = (r + 1) % ranks
@@ -38,6 +39,7 @@ def ring(ranks: int, channels: int = 1) -> OpTable:
         streams=tuple(str(k) for k in range(channels)), events=(), event_indices=(), sites=sites,
         op=pair(np.full(n, Op.SEND), recv).astype(np.int8), rank=pair(r, peer), stream=stream, step=pair(step, step),
         buffer=data, chunk=pair(chunk, chunk), count=constant(1, 2 * n), peer=pair(peer, r), chan=stream,
-        from_buffer=np.where(reduces, 0, NONE).astype(np.int32), from_chunk=np.where(reduces, pair(chunk, chunk), NONE).astype(np.int32),
-        of=constant(NONE, 2 * n), event=constant(NONE, 2 * n), site=pair(2 * c + half, 2 * c + half), turn=pair(turn, turn),
-        number=pair(number, number))
+        from_buffer=np.where(reduces, 0, NONE).astype(np.int32),
+        from_chunk=np.where(reduces, pair(chunk, chunk), NONE).astype(np.int32),
+        of=constant(NONE, 2 * n), event=constant(NONE, 2 * n), site=pair(2 * c + half, 2 * c + half),
+        turn=pair(turn, turn), number=pair(number, number))

@@ -1,4 +1,4 @@
-"""Every file of tests/cases: the findings that `verify` makes are those that stand on its lines. See tests/cases/README.md."""
+"""Every file of tests/cases: `verify` finds what stands on its lines, no more. See tests/cases/README.md."""
 
 import re
 from dataclasses import dataclass, field

@@ -16,8 +16,8 @@ def table_from_rows(rows: Iterable[Mapping[str, Any]], *, ranks: int, collective
                     chunks: int = 1, name: str = "table", params: Mapping[str, Any] | None = None) -> OpTable:
     """A table from rows in their JSON form: ``op rank stream step`` and what the operation needs.
 
-    Row keys are those of the JSON form of language.md, plus ``location`` (where the row comes from). Streams, events and
-    buffers are given by name. Defaults: stream ``main``, step 0, count 1, chan the stream, event index 0, and on a
+    Row keys are those of the JSON form of language.md, plus ``location`` (where the row comes from). Streams, events
+    and buffers are given by name. Defaults: stream ``main``, step 0, count 1, chan the stream, event index 0, and on a
     reduce_recv the local operand is the destination. A fused send takes buffer and chunk from its receive.
     Nothing is checked here but names: see ``ir/legal.py``.
 

@@ -29,8 +29,8 @@ def constant(value: int, rows: int, dtype: Any = np.int32) -> Array:
 class Buffer:
     """A buffer every rank has (or only ``only``: the root's side of gather and scatter).
 
-    ``chunks``: its size in chunks. ``role``: ``data``, ``input``, ``output`` (of the collective; what an `ensure` speaks
-    of in `custom` has role ``scratch`` unless it is called data, input or output) or ``scratch``.
+    ``chunks``: its size in chunks. ``role``: ``data``, ``input``, ``output`` (of the collective; what an `ensure`
+    speaks of in `custom` has role ``scratch`` unless it is called data, input or output) or ``scratch``.
     """
 
     name: str
@@ -80,8 +80,8 @@ class Collective:
 class Site:
     """A place in the source that made rows, in one evaluation of the loops round it.
 
-    ``names`` are the loop variables from the outermost in; ``values[k]`` is the value of the k-th: an int where it is the
-    same in all turns, else an array over the turns. ``parent``: the `use` statement that brought this site in, as
+    ``names`` are the loop variables from the outermost in; ``values[k]`` is the value of the k-th: an int where it is
+    the same in all turns, else an array over the turns. ``parent``: the `use` statement that brought this site in, as
     (site number, turn). ``location`` is None only for rows made by a program without saying where.
     """
 
@@ -110,7 +110,7 @@ class OpTable:
     ``chan``                 int32  index into ``streams``: a connection is (source, destination, chan); NONE for others
     ``from_buffer/_chunk``   int32  the source of copy and reduce; the local operand of a reduce_recv (filled in even
                                     where it is the destination itself); else NONE
-    ``of``                   int32  on a send: the receive (row id) of its own step whose value it sends, fused; else NONE.
+    ``of``                   int32  on a send: the receive (row id) of its own step whose value it sends, fused; else NONE
                                     A fused send names in buffer/chunk the place its receive stores to (NONE, 0 where it
                                     stores nothing) and is never a read of that place
     ``event``                int32  index into ``events`` for record and wait; else NONE. Events are per rank: the pair

@@ -95,7 +95,7 @@ def wrapped(text):
     lines = []
     for line in text.splitlines():
         if len(line) > 118 and not re.match(r" *\d* \|", line):
-            lines += textwrap.wrap(line, 118, subsequent_indent="        ", break_long_words=False, break_on_hyphens=False)
+            lines += textwrap.wrap(line, 118, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"
