@@ -110,7 +110,7 @@ class OpTable:
     ``chan``                 int32  index into ``streams``: a connection is (source, destination, chan); NONE for others
     ``from_buffer/_chunk``   int32  the source of copy and reduce; the local operand of a reduce_recv (filled in even
                                     where it is the destination itself); else NONE
-    ``of``                   int32  on a send: the receive (row id) of its own step whose value it sends, fused; else NONE
+    ``of``                   int32  on a fused send: the receive (row id) of its step that it passes on; else NONE
                                     A fused send names in buffer/chunk the place its receive stores to (NONE, 0 where it
                                     stores nothing) and is never a read of that place
     ``event``                int32  index into ``events`` for record and wait; else NONE. Events are per rank: the pair
