@@ -1,4 +1,4 @@
-"""A finding as data. Passes collect findings; only ``render`` writes them and only ``cli`` turns them into an exit code."""
+"""A finding as data. Passes collect findings; only ``render`` writes them, only ``cli`` makes an exit code of them."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_hierarchical(nodes: int, gpus: int) -> None:
 
 @pytest.mark.parametrize(("p", "k"), [(1, 4), (2, 1), (4, 8), (6, 3)])
 def test_staged_chain(p: int, k: int) -> None:
-    """A pipeline of p - 1 hops, k chunks: a rank sends n; hop by hop the last chunk leaves k - 1 rounds after the first."""
+    """A pipeline of p - 1 hops, k chunks: a rank sends n; the last chunk follows the first k - 1 rounds later."""
     v = verdict("broadcast/staged_chain.sched", p, k=k)
     assert v.ok
     assert bytes_sent(v) == (p > 1)
