@@ -190,7 +190,9 @@ class Writer:
         self.block(indent + 1, names, depth - 1, step, on)
 
     def _chan(self, indent, names, depth, step, on):
-        self.line(indent, f"chan {self.one('c', f'({self.integer(names, 1)}) % 2', f'c[({self.integer(names, 1)}) % 2]')}")
+        self.line(
+            indent, f"chan {self.one('c', f'({self.integer(names, 1)}) % 2', f'c[({self.integer(names, 1)}) % 2]')}"
+        )
 
     def _on(self, indent, names, depth, step, on):
         self.line(indent, f"on {self.rank(names)}:")
@@ -199,7 +201,9 @@ class Writer:
     def _move(self, indent, names, depth, step, on):
         if on:
             kind = self.one("send", "recv", "reduce")
-            forward = f" then send to {self.rank(names)}{self.one('', ' only')}" if kind != "send" and self.chance(25) else ""
+            forward = (
+                f" then send to {self.rank(names)}{self.one('', ' only')}" if kind != "send" and self.chance(25) else ""
+            )
             self.line(indent, f"{kind} {self.place(names, self.one(1, 1, 2))} {'to' if kind == 'send' else 'from'} "
                               f"{self.rank(names)}{forward}{self.guard(names)}")
             return
@@ -213,14 +217,20 @@ class Writer:
         if self.chance(25):
             to = f" into {self.place(names, count)}" if self.chance(40) else ""
             forward = f" then send to {new}{to}{self.one('', ' only')}"
-        self.line(indent, f"{self.one('send', 'reduce')} {self.place(names, count)} from {new} to {other}{into}{forward}"
-                          f"{self.guard(names)}")
+        self.line(
+            indent,
+            f"{self.one('send', 'reduce')} {self.place(names, count)} from {new} to {other}{into}{forward}"
+            f"{self.guard(names)}",
+        )
 
     def _local(self, indent, names, depth, step, on):
         count = self.one(1, 1, 2, f"({self.integer(names, 0)}) % 3") if not on else self.one(1, 2)
         where = "" if on else f" on {self.rank(names)}"
-        self.line(indent, f"{self.one('copy', 'reduce')} {self.place(names, count)} into {self.place(names, count)}{where}"
-                          f"{self.guard(names)}")
+        self.line(
+            indent,
+            f"{self.one('copy', 'reduce')} {self.place(names, count)} into {self.place(names, count)}{where}"
+            f"{self.guard(names)}",
+        )
 
     def _event(self, indent, names, depth, step, on):
         index = self.one("", f"[{self.integer(names, 1)}]", f"[{self.integer(names, 1)}, {self.integer(names, 0)}]")
@@ -232,7 +242,9 @@ class Writer:
         argument = self.one("", f"({self.integer(names, 1)}) % 3 + 1", "2")
         where = self.one("", f" on [({self.integer(names, 1)}) % ranks]", " on [ranks - 1 - i for i in 0..ranks]",
                          f" on [k for k in 0..ranks if k != ({self.integer(names, 1)}) % ranks]")
-        slice_ = self.one("", f" for data=data[({self.integer(names, 1)}) % 5 : ({self.integer(names, 1)}) % 5 + 2]", " for data[2:6]")
+        slice_ = self.one(
+            "", f" for data=data[({self.integer(names, 1)}) % 5 : ({self.integer(names, 1)}) % 5 + 2]", " for data[2:6]"
+        )
         self.line(indent, f"use {name}({argument}){where}{slice_}{self.guard(names)}")
 
 

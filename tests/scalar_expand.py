@@ -1,7 +1,7 @@
 """The meaning of expansion, written out: one turn at a time, Python integers, a dict for each row. Slow on purpose.
 
-Shares the parser and the resolution of names with the package, nothing else (`reversed` is a transform of tables and taken from
-there). Not here: declarations out of order.
+Shares the parser and the resolution of names with the package, nothing else (`reversed` is a transform of tables and
+taken from there). Not here: declarations out of order.
 """
 
 import math
@@ -123,8 +123,18 @@ def binary(op, a, b):
     if op == "**":
         must(abs(a) <= 1 or b < 64, "SL223")
         return in_range(a ** (b if b < 64 else 64 + b % 2))
-    return in_range({"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "//": lambda: a // b, "%": lambda: a % b,
-                     "&": lambda: a & b, "|": lambda: a | b, "^": lambda: a ^ b}[op]())
+    return in_range(
+        {
+            "+": lambda: a + b,
+            "-": lambda: a - b,
+            "*": lambda: a * b,
+            "//": lambda: a // b,
+            "%": lambda: a % b,
+            "&": lambda: a & b,
+            "|": lambda: a | b,
+            "^": lambda: a ^ b,
+        }[op]()
+    )
 
 
 def call(e, given, module):
@@ -160,7 +170,9 @@ def call(e, given, module):
 
 
 class Expander:
-    """Walks one schedule; ``rows`` are its rows in order, ``of`` a row of the list, ``step`` the number of its source step."""
+    """Walks one schedule; ``rows`` are its rows in order, ``of`` a row of the list, ``step`` the number of its source
+    step.
+    """
 
     def __init__(self, schedule, module, params, op=None):
         self.schedule, self.module, self.op = schedule, module, op
@@ -181,7 +193,11 @@ class Expander:
         for s in body:
             if isinstance(s, (t.Let, t.Require, t.RanksStmt, t.ChunksStmt)):
                 self.at(s, self.declare_one)
-            if "chunks" not in self.names and not any(isinstance(x, t.ChunksStmt) for x in body) and "ranks" in self.names:
+            if (
+                "chunks" not in self.names
+                and not any(isinstance(x, t.ChunksStmt) for x in body)
+                and "ranks" in self.names
+            ):
                 self.names["chunks"] = self.names["ranks"] if self.kind.family in ("blocked", "vector") else 1
         self.ranks, self.chunks = self.names["ranks"], self.names["chunks"]
         root = None
@@ -234,7 +250,9 @@ class Expander:
     # -- the walk
 
     def run(self):
-        self.block(self.schedule.body, self.names, {"stream": "main", "chan": None, "rank": None, "step": None}, top=True)
+        self.block(
+            self.schedule.body, self.names, {"stream": "main", "chan": None, "rank": None, "step": None}, top=True
+        )
         lanes = {}
         for row in self.rows:
             met = lanes.setdefault((row["rank"], row["stream"]), [])
@@ -297,7 +315,10 @@ class Expander:
                 made = self.rows[before:]
                 for row in made:
                     row["number"] = self.steps if here["step"] is None else here["step"]
-                    row["line"], row["loops"] = s.span.line, {k: v for k, v in here.get("loops", {}).items() if is_int(v)}
+                    row["line"], row["loops"] = (
+                        s.span.line,
+                        {k: v for k, v in here.get("loops", {}).items() if is_int(v)},
+                    )
                     row.setdefault("stream", here["stream"])
                     if row["op"] in ("send", "recv", "reduce_recv"):
                         row["chan"] = here["chan"] or here["stream"]
@@ -521,7 +542,9 @@ class Expander:
         from schedlang.expand.values import from_plain
         from schedlang.ir.reverse import reverse
 
-        table = reverse(Expansions(1 << 28).table(self.schedule, self.module, {k: from_plain(v) for k, v in given.items()}))
+        table = reverse(
+            Expansions(1 << 28).table(self.schedule, self.module, {k: from_plain(v) for k, v in given.items()})
+        )
         rows = of_table(table)
         for r in rows:
             if "of" in r:
@@ -535,8 +558,17 @@ class Expander:
         return b in ("data", "input", "output")
 
     def raw(self, s, here, op, rank, stream, number, event):
-        self.rows.append({"op": op, "rank": rank, "stream": stream, "number": number, "event": event, "line": s.span.line,
-                          "loops": {k: v for k, v in here.get("loops", {}).items() if is_int(v)}})
+        self.rows.append(
+            {
+                "op": op,
+                "rank": rank,
+                "stream": stream,
+                "number": number,
+                "event": event,
+                "line": s.span.line,
+                "loops": {k: v for k, v in here.get("loops", {}).items() if is_int(v)},
+            }
+        )
 
 
 def inner_streams(touched):
@@ -564,13 +596,20 @@ def of_table(table):
             assert table.buffer[i] == -1 and table.count[i] == 0 and table.chunk[i] == 0
         else:
             b = int(table.buffer[i])
-            row |= {"buffer": None if b == -1 else table.buffers[b].name, "chunk": int(table.chunk[i]), "count": int(table.count[i])}
+            row |= {
+                "buffer": None if b == -1 else table.buffers[b].name,
+                "chunk": int(table.chunk[i]),
+                "count": int(table.count[i]),
+            }
         if row["op"] in ("send", "recv", "reduce_recv"):
             row |= {"peer": int(table.peer[i]), "chan": table.streams[int(table.chan[i])]}
         else:
             assert table.peer[i] == -1 and table.chan[i] == -1
         if table.from_buffer[i] != -1:
-            row |= {"from_buffer": table.buffers[int(table.from_buffer[i])].name, "from_chunk": int(table.from_chunk[i])}
+            row |= {
+                "from_buffer": table.buffers[int(table.from_buffer[i])].name,
+                "from_chunk": int(table.from_chunk[i]),
+            }
         if table.of[i] != -1:
             row["of"] = int(table.of[i])
         rows.append(row)

@@ -21,7 +21,9 @@ from schedlang.syntax import tree as t
 __all__ = ["Program", "Value", "cases", "constant_value", "expand", "load_program", "load_text"]
 
 Value = int | bool | str | list[Any] | Array
-"""What a parameter can be given: an integer, a boolean, a name such as that of an operator, a list, a matrix of counts."""
+"""What a parameter can be given: an integer, a boolean, a name such as that of an operator, a list, a matrix of
+counts.
+"""
 
 _T = TypeVar("_T")
 
@@ -30,9 +32,10 @@ def expand(program: Program, name: str, *, ranks: int | None = None, params: Map
            op: str | None = None, max_ops: int = MAX_OPS) -> tuple[OpTable | None, list[Diagnostic]]:
     """The op table of a schedule of a program, and what was found on the way; None where that includes an error.
 
-    ``name``: one of ``program.names``. ``ranks``: the world size; where the schedule computes it and the parameters given
-    lead to another one, values are taken from its `verify` line. ``params``: values for its parameters, the others have
-    their defaults. ``op`` replaces the operator of the collective. ``max_ops`` bounds the rows and the loop turns.
+    ``name``: one of ``program.names``. ``ranks``: the world size; where the schedule computes it and the parameters
+    given lead to another one, values are taken from its `verify` line. ``params``: values for its parameters, the
+    others have their defaults. ``op`` replaces the operator of the collective. ``max_ops`` bounds the rows and the
+    loop turns.
     """
     def run() -> tuple[OpTable | None, list[Diagnostic]]:
         try:
@@ -40,7 +43,7 @@ def expand(program: Program, name: str, *, ranks: int | None = None, params: Map
         except SchedError as why:
             return None, list(why.diagnostics)
 
-    return _with_room(run, program.root.schedules[name] if name in program.root.schedules else None)
+    return _with_room(run, program.root.schedules.get(name))
 
 
 def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Value], op: str | None,
@@ -53,8 +56,13 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
     sized = any(p.name == "ranks" for p in schedule.params)
     if ranks is not None and sized:
         if params.get("ranks", ranks) != ranks:
-            raise SchedError(error("SL206", f"the parameter `ranks` is {params['ranks']}, but {ranks} ranks are asked for",
-                                   schedule.name_span))
+            raise SchedError(
+                error(
+                    "SL206",
+                    f"the parameter `ranks` is {params['ranks']}, but {ranks} ranks are asked for",
+                    schedule.name_span,
+                )
+            )
         params["ranks"] = ranks
     elif ranks is not None:
         params = _for_world(schedule, program, ranks, params)
@@ -66,8 +74,13 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
     except MemoryError:
         return None, [error("SL208", "the expansion does not fit into memory", schedule.name_span)]
     if ranks is not None and table.ranks != ranks:
-        return None, [error("SL206", f"`{schedule.name}` is for {table.ranks} ranks with these parameters, not for {ranks}",
-                            schedule.name_span)]
+        return None, [
+            error(
+                "SL206",
+                f"`{schedule.name}` is for {table.ranks} ranks with these parameters, not for {ranks}",
+                schedule.name_span,
+            )
+        ]
     return table, expansions.warnings
 
 
@@ -83,12 +96,12 @@ def _for_world(schedule: t.Schedule, program: Program, ranks: int, params: dict[
 
 def cases(program: Program, name: str, *, ranks: Sequence[int] | None = None,
           params: Mapping[str, Value | list[Value]] | None = None) -> list[dict[str, Value]]:
-    """The parameter values that `verify` tries: one dict a case, with the world size under ``ranks`` (left out only where it
-    cannot be worked out; expansion then says why).
+    """The parameter values that `verify` tries: one dict a case, with the world size under ``ranks`` (left out only
+    where it cannot be worked out; expansion then says why).
 
     Values come from ``params`` (a list is a list of values to try, anything else one value), from ``ranks``, from the
-    `verify` line, from the defaults. Without a `verify` line 2 to 8 ranks are tried. Where the schedule needs a matrix of
-    counts and none is given, an uneven one with zeros is made up and stands in the case under its name.
+    `verify` line, from the defaults. Without a `verify` line 2 to 8 ranks are tried. Where the schedule needs a
+    matrix of counts and none is given, an uneven one with zeros is made up and stands in the case under its name.
     Where the world size is computed, ``ranks`` picks the cases that have it.
 
     Raises SchedError: SL206 (unknown parameter, parameter without values, no values for that world), SL2xx for the
@@ -99,7 +112,8 @@ def cases(program: Program, name: str, *, ranks: Sequence[int] | None = None,
 
 
 def constant_value(expr: t.Expr) -> Value:
-    """The value of an expression that stands alone, such as that of ``-p k=[1, 2]``. A name that is no operator is itself.
+    """The value of an expression that stands alone, such as that of ``-p k=[1, 2]``. A name that is no operator is
+    itself.
 
     Raises SchedError: what is wrong with the expression (SL2xx).
     """
@@ -121,7 +135,9 @@ _FRAMES = 200_000
 
 
 def _with_room(run: Callable[[], _T], schedule: t.Schedule | None) -> _T:
-    """Runs something that may recurse: as it is first, and where the stack is too small for it in a thread with a large one."""
+    """Runs something that may recurse: as it is first, and where the stack is too small for it in a thread with a
+    large one.
+    """
     try:
         return run()
     except RecursionError:
@@ -131,7 +147,7 @@ def _with_room(run: Callable[[], _T], schedule: t.Schedule | None) -> _T:
     def inside() -> None:
         try:
             outcome.append(run())
-        except BaseException as why:  # noqa: BLE001 - handed on to the caller below
+        except BaseException as why:
             outcome.append(why)
 
     limit, size = sys.getrecursionlimit(), threading.stack_size(_STACK)

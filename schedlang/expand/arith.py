@@ -79,11 +79,15 @@ def _linear(a: Int, b: Int, compute: Callable[[Any, Any], Any], reach: Range,
 
 
 def add(a: Int, b: Int) -> Int:
-    return _linear(a, b, operator.add, lambda a0, a1, b0, b1: (a0 + b0, a1 + b1), lambda x, y, r: ((x ^ r) & (y ^ r)) < 0)
+    return _linear(
+        a, b, operator.add, lambda a0, a1, b0, b1: (a0 + b0, a1 + b1), lambda x, y, r: ((x ^ r) & (y ^ r)) < 0
+    )
 
 
 def sub(a: Int, b: Int) -> Int:
-    return _linear(a, b, operator.sub, lambda a0, a1, b0, b1: (a0 - b1, a1 - b0), lambda x, y, r: ((x ^ y) & (x ^ r)) < 0)
+    return _linear(
+        a, b, operator.sub, lambda a0, a1, b0, b1: (a0 - b1, a1 - b0), lambda x, y, r: ((x ^ y) & (x ^ r)) < 0
+    )
 
 
 def _products(a0: int, a1: int, b0: int, b1: int) -> tuple[int, int]:
@@ -159,7 +163,7 @@ def mod(a: Int, b: Int) -> Int:
     if isinstance(a, int) and isinstance(b, int):
         return a % b
     (a0, a1), (b0, b1) = bounds(a), bounds(b)
-    if 0 <= a0 and a1 < b0:
+    if a0 >= 0 and a1 < b0:
         return a
     lo, hi = (0 if b0 > 0 else b0 + 1), (b1 - 1 if b1 > 0 else 0)
     if a0 >= 0 and b0 > 0:
@@ -168,11 +172,10 @@ def mod(a: Int, b: Int) -> Int:
         dtype = a.data.dtype if b0 - 1 <= np.iinfo(a.data.dtype).max else np.dtype(np.int64)
         return Col(a.data.astype(dtype, copy=False) & dtype.type(b0 - 1), lo, hi)
     x, y = _operands(a, b, lo, hi)
-    if isinstance(b, int) and b > 0:
+    if isinstance(b, int) and b > 0 and _fits(a0 - b, a1):
         # faster than NumPy's remainder, and exact: the quotient times b lies between a - b + 1 and a
-        if _fits(a0 - b, a1):
-            x, y = _operands(a, b, a0 - b, hi)
-            return Col(x - x // y * y, lo, hi)
+        x, y = _operands(a, b, a0 - b, hi)
+        return Col(x - x // y * y, lo, hi)
     return Col(x % y, lo, hi)
 
 
@@ -295,9 +298,9 @@ def compare(op: str, a: Int, b: Int) -> bool | Col:
         return op in ("<", "<=", "!=")
     if a0 > b1:
         return op in (">", ">=", "!=")
-    if op == "<=" and a1 <= b0 or op == ">=" and a0 >= b1:
+    if (op == "<=" and a1 <= b0) or (op == ">=" and a0 >= b1):
         return True
-    if op == "<" and a0 >= b1 or op == ">" and a1 <= b0:
+    if (op == "<" and a0 >= b1) or (op == ">" and a1 <= b0):
         return False
     x, y = _operands(a, b, 0, 0)
     return Col(_COMPARISONS[op](x, y))

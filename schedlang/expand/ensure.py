@@ -23,8 +23,14 @@ def ensure(run: Statements, s: t.Ensure, frame: Frame) -> None:
     rank = run.rank(s.rank, frame)
     equal_lengths(what, [source], frame)
     if run.buffers[source.buffer].role not in ("data", "input"):
-        raise fail("SL205", f"the right side of an `ensure` speaks of what the ranks begin with; `{source.node.buffer}` begins "
-                   "with nothing", source.node.span, frame, help="only `input` and `data` have initial values")
+        raise fail(
+            "SL205",
+            f"the right side of an `ensure` speaks of what the ranks begin with; `{source.node.buffer}` begins "
+            "with nothing",
+            source.node.span,
+            frame,
+            help="only `input` and `data` have initial values",
+        )
     if isinstance(s.value, t.EnsureOne):
         per: int | Array = 1
         ranks = np.broadcast_to(np.asarray(cell(run.rank(s.value.rank, frame))), (frame.n,))
@@ -72,8 +78,18 @@ def _repeated(turn: Array, ranks: Array, n: int) -> Array:
     return again
 
 
-def _add(run: Statements, what: Where, source: Where, lift: Any, rank: Any, ranks: Array, counts: Array, n: int, span: Span,
-         frame: Frame) -> None:
+def _add(
+    run: Statements,
+    what: Where,
+    source: Where,
+    lift: Any,
+    rank: Any,
+    ranks: Array,
+    counts: Array,
+    n: int,
+    span: Span,
+    frame: Frame,
+) -> None:
     """One entry for each chunk of each turn."""
     lengths = np.broadcast_to(np.asarray(lift(what.length)), (n,)).astype(np.int64)
     total = int(lengths.sum())
@@ -108,5 +124,9 @@ def check_once(run: Statements) -> None:
         where = made.location[i]
         assert where is not None
         buffer = run.buffers[int(made.buffer[i])].name
-        raise fail("SL205", f"chunk {int(made.chunk[i])} of `{buffer}` on rank {int(made.rank[i])} is ensured twice", where,
-                   run.declared.root)
+        raise fail(
+            "SL205",
+            f"chunk {int(made.chunk[i])} of `{buffer}` on rank {int(made.rank[i])} is ensured twice",
+            where,
+            run.declared.root,
+        )

@@ -8,18 +8,42 @@ from typing import Any, cast
 import numpy as np
 
 from schedlang.expand import arith
+from schedlang.expand.calls import Calls
 from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch, shown
-from schedlang.expand.program import Function, Module
+from schedlang.expand.program import Module
 from schedlang.expand.values import (
-    EMPTY, Array, Col, Interval, Items, KindMismatch, Poison, Value, appended, as_items, at, bounds, chosen, column,
-    described, element, is_uniform, items_of, key, kind, lengths_of, longest, merge, runs, spread, take_one,
+    EMPTY,
+    INT64,
+    Array,
+    Col,
+    Interval,
+    Items,
+    KindMismatch,
+    Poison,
+    Value,
+    appended,
+    as_items,
+    at,
+    bounds,
+    chosen,
+    column,
+    described,
+    element,
+    is_uniform,
+    items_of,
+    key,
+    kind,
+    lengths_of,
+    longest,
+    merge,
+    runs,
+    spread,
+    take_one,
 )
-from schedlang.ops import BUILTINS, MAX_DEPTH, REDUCE_OPS
+from schedlang.expand.walk import names_in
+from schedlang.ops import REDUCE_OPS
 from schedlang.source import Span
 from schedlang.syntax import tree as t
-
-MAX_CALLS = 1 << 20
-"""How many function calls an expansion may evaluate, each over any number of turns."""
 
 
 class Evaluator:
@@ -28,13 +52,21 @@ class Evaluator:
     def __init__(self, max_ops: int) -> None:
         self.max_ops = max_ops
         self.turns = 0
-        self._calls = self._depth = 0
-        self._memo: dict[Any, Value] = {}
         self._free: dict[int, frozenset[str]] = {}
         self._nodes: dict[type, Callable[[Any, Frame, Module], Value]] = {
-            t.Int: self._int, t.Bool: self._bool, t.Name: self._name, t.ListExpr: self._list, t.Comp: self._comp,
-            t.Range: self._range, t.Index: self._index, t.Call: self._call, t.Unary: self._unary, t.Binary: self._binary,
-            t.Compare: self._compare, t.BoolOp: self._boolop, t.Conditional: self._conditional,
+            t.Int: self._int,
+            t.Bool: self._bool,
+            t.Name: self._name,
+            t.ListExpr: self._list,
+            t.Comp: self._comp,
+            t.Range: self._range,
+            t.Index: self._index,
+            t.Call: Calls(self),
+            t.Unary: self._unary,
+            t.Binary: self._binary,
+            t.Compare: self._compare,
+            t.BoolOp: self._boolop,
+            t.Conditional: self._conditional,
         }
 
     def __call__(self, node: t.Expr, frame: Frame, module: Module) -> Value:
@@ -50,7 +82,7 @@ class Evaluator:
     def boolean(self, node: t.Expr, frame: Frame, module: Module) -> bool | Col:
         """The value of an expression that must be a boolean. Raises Fail SL203."""
         value = self(node, frame, module)
-        if isinstance(value, bool) or isinstance(value, Col) and kind(value) == "boolean":
+        if isinstance(value, bool) or (isinstance(value, Col) and kind(value) == "boolean"):
             return value
         hint = "write a comparison, such as `x != 0`" if kind(value) == "integer" else None
         raise kind_mismatch("a boolean", value, node.span, frame, hint)
@@ -64,7 +96,9 @@ class Evaluator:
         raise kind_mismatch("a list", value, node.span, frame, hint)
 
     def _as_integer(self, value: Value, node: t.Expr, frame: Frame) -> int | Col:
-        if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, Col) and kind(value) == "integer"):
+        if (isinstance(value, int) and not isinstance(value, bool)) or (
+            isinstance(value, Col) and kind(value) == "integer"
+        ):
             return value
         raise kind_mismatch("an integer", value, node.span, frame)
 
@@ -123,14 +157,20 @@ class Evaluator:
         if isinstance(value, Interval):
             total = longest(value) * (1 if is_uniform(value) else frame.n)
             if total > self.max_ops:
-                raise fail("SL208", f"a list of {longest(value):,} elements; the limit is {self.max_ops:,}", span, frame,
-                           help="a larger limit can be set with --max-ops", final=True)
+                raise fail(
+                    "SL208",
+                    f"a list of {longest(value):,} elements; the limit is {self.max_ops:,}",
+                    span,
+                    frame,
+                    help="a larger limit can be set with --max-ops",
+                    final=True,
+                )
         return as_items(value, frame.n)
 
     # ---- leaves ----------------------------------------------------------------------------------------------------
 
     def _int(self, node: t.Int, frame: Frame, module: Module) -> Value:
-        if node.value > arith.INT64[1]:
+        if node.value > INT64[1]:
             raise fail("SL223", f"{node.span.text} is beyond signed 64-bit integers", node.span, frame)
         return node.value
 
@@ -154,23 +194,27 @@ class Evaluator:
         if node.op == "not":
             truth = self.boolean(node.operand, frame, module)
             return Col(~truth.data) if isinstance(truth, Col) else not truth
-        if node.op == "-" and isinstance(node.operand, t.Int) and node.operand.value == arith.INT64[1] + 1:
-            return arith.INT64[0]
+        if node.op == "-" and isinstance(node.operand, t.Int) and node.operand.value == INT64[1] + 1:
+            return INT64[0]
         value = self.integer(node.operand, frame, module)
         if node.op == "+":
             return value
-        return self._checked(node, frame, lambda: arith.neg(value) if node.op == "-" else arith.invert(value), value)
+        return self.checked(node, frame, lambda: arith.neg(value) if node.op == "-" else arith.invert(value), value)
 
     def _binary(self, node: t.Binary, frame: Frame, module: Module) -> Value:
         left, right = self(node.left, frame, module), self(node.right, frame, module)
         if node.op == "+" and isinstance(left, (Interval, Items)) and isinstance(right, (Interval, Items)):
             return self._append(node, left, right, frame)
         if kind(left) == kind(right) == "boolean" and node.op in "&|":
-            raise kind_mismatch("an integer", left, node.left.span, frame, f"write `{'and' if node.op == '&' else 'or'}`")
+            raise kind_mismatch(
+                "an integer", left, node.left.span, frame, f"write `{'and' if node.op == '&' else 'or'}`"
+            )
         x, y = self._as_integer(left, node.left, frame), self._as_integer(right, node.right, frame)
-        return self._checked(node, frame, lambda: arith.BINARY[node.op](x, y), x, y)
+        return self.checked(node, frame, lambda: arith.BINARY[node.op](x, y), x, y)
 
-    def _checked(self, node: t.Expr, frame: Frame, compute: Callable[[], Value], *operands: Value) -> Value:
+    @staticmethod
+    def checked(node: t.Expr, frame: Frame, compute: Callable[[], Value], *operands: Value) -> Value:
+        """What ``compute`` gives. Raises Fail SL223 where that has no value; ``operands`` are for the message."""
         try:
             value = compute()
         except arith.Bad as bad:
@@ -215,7 +259,9 @@ class Evaluator:
         if result is True:
             return self._chain(node, i + 1, right, frame, module)
         assert isinstance(result, Col)
-        return self._both(result.data, True, frame, lambda sub: self._chain(node, i + 1, sub.lifted(right), sub, module))
+        return self._both(
+            result.data, True, frame, lambda sub: self._chain(node, i + 1, sub.lifted(right), sub, module)
+        )
 
     def _one_comparison(self, op: str, a: Value, b: Value, span: Span, frame: Frame) -> bool | Col:
         if kind(a) != kind(b):
@@ -252,7 +298,9 @@ class Evaluator:
         return Col(same)
 
     def _both(self, mask: Array, needed: bool, frame: Frame, rest: Callable[[Frame], Value]) -> Col:
-        """A truth a turn: where ``mask`` is ``needed``, what ``rest`` says over those turns; the mask itself elsewhere."""
+        """A truth a turn: where ``mask`` is ``needed``, what ``rest`` says over those turns; the mask itself
+        elsewhere.
+        """
         sub = frame.where(mask if needed else ~mask)
         result = np.array(mask, np.bool_)
         if sub.n:
@@ -280,7 +328,9 @@ class Evaluator:
         try:
             return merge(parts, frame.n)
         except KindMismatch as two:
-            raise fail("SL203", f"the two branches differ in kind: {two.args[0]} and {two.args[1]}", node.span, frame) from None
+            raise fail(
+                "SL203", f"the two branches differ in kind: {two.args[0]} and {two.args[1]}", node.span, frame
+            ) from None
 
     # ---- lists -----------------------------------------------------------------------------------------------------
 
@@ -348,180 +398,18 @@ class Evaluator:
             value = index.data if isinstance(index, Col) else index
             bad = np.broadcast_to((value < 0) | (value >= length), (frame.n,))
             if bad.any():
-                raise fail("SL221", lambda i: (
-                    f"index {at(index, i)} of `{node.base.span.text}`, which has "
-                    + _elements_text(length if isinstance(length, int) else int(length[i]))), node.index.span, frame, bad)
+                raise fail(
+                    "SL221",
+                    lambda i: (
+                        f"index {at(index, i)} of `{node.base.span.text}`, which has "
+                        + _elements_text(length if isinstance(length, int) else int(length[i]))
+                    ),
+                    node.index.span,
+                    frame,
+                    bad,
+                )
         return element(base, index)
-
-    # ---- calls -----------------------------------------------------------------------------------------------------
-
-    def _call(self, node: t.Call, frame: Frame, module: Module) -> Value:
-        if node.function in BUILTINS:
-            return self._builtin(node, frame, module)
-        function = module.function(node.function, node.span)
-        arguments = [self(a, frame, module) for a in node.arguments]
-        if len(arguments) != len(function.tree.params):
-            raise fail("SL203", f"`{function.name}` takes {_count(len(function.tree.params), 'argument')}, "
-                       f"and here are {len(arguments)}", node.span, frame)
-        if all(map(is_uniform, arguments)):
-            memo = (id(function), *map(_key, arguments))
-            known = self._memo.get(memo)
-            if known is None:
-                known = self._memo[memo] = self._body(function, arguments, node, frame.single())
-            return known
-        if function.recursive and all(isinstance(a, (int, Col)) and kind(a) != "name" for a in arguments):
-            return self._distinct(function, arguments, node, frame)
-        return self._body(function, arguments, node, frame)
-
-    def _distinct(self, function: Function, arguments: list[Value], node: t.Call, frame: Frame) -> Value:
-        """A recursive function, evaluated once for each combination of arguments that occurs."""
-        code = np.zeros(frame.n, np.int64)
-        for a in arguments:
-            if isinstance(a, Col):
-                _, inverse = np.unique(a.data, return_inverse=True)
-                _, code = np.unique(code * (int(inverse.max()) + 1) + inverse, return_inverse=True)
-        first = np.full(int(code.max()) + 1, frame.n)
-        np.minimum.at(first, code, np.arange(frame.n))
-        sub = Frame(len(first), frame, index=first)
-        inner = [sub.lifted(a) for a in arguments]
-        memo = (id(function), *(a.data.tobytes() if isinstance(a, Col) else _key(a) for a in inner),
-                *(a.data.dtype.char if isinstance(a, Col) else "" for a in inner))
-        known = self._memo.get(memo)
-        if known is None:
-            known = self._memo[memo] = self._body(function, inner, node, sub)
-        return known if sub.n == 1 else Frame(frame.n, sub, index=code).lifted(known)
-
-    def _body(self, function: Function, arguments: list[Value], node: t.Call, frame: Frame) -> Value:
-        self._calls += 1
-        if self._calls > MAX_CALLS:
-            raise fail("SL208", f"more than {MAX_CALLS:,} function calls", node.span, frame, final=True)
-        if self._depth >= MAX_DEPTH:
-            raise self._too_deep(function, node, frame)
-        names = dict(zip(function.tree.params, arguments, strict=True))
-        self._depth += 1
-        try:
-            return self(function.tree.value, Frame(frame.n, frame, names=names, call=(function.name, node.span)),
-                        function.module)
-        finally:
-            self._depth -= 1
-
-    @staticmethod
-    def _too_deep(function: Function, node: t.Call, frame: Frame) -> Fail:
-        """Found at the innermost call, said at the outermost one."""
-        span, turn, outer, first = node.span, 0, frame, 0
-        inner: Frame | None = frame
-        while inner is not None:
-            turn = inner.outer_turn(turn) if inner.outer is not None else turn
-            if inner.call is not None and inner.outer is not None:
-                span, outer, first = inner.call[1], inner.outer, turn
-            inner = inner.outer
-        bad = np.zeros(outer.n, np.bool_)
-        bad[first] = True
-        return fail("SL209", f"`{function.name}` calls itself more than {MAX_DEPTH:,} deep", span, outer, bad, final=True,
-                    help="does the recursion end for these arguments?")
-
-    def _builtin(self, node: t.Call, frame: Frame, module: Module) -> Value:
-        name, given = node.function, len(node.arguments)
-        wanted = BUILTINS[name]
-        if given < wanted.arity or given > wanted.arity and not wanted.variadic:
-            least = "at least " if wanted.variadic else ""
-            raise fail("SL203", f"`{name}` takes {least}{_count(wanted.arity, 'argument')}, and here are {given}",
-                       node.span, frame)
-        if name == "len":
-            return self._length(node, frame, module)
-        if name in ("min", "max"):
-            return self._extreme(node, frame, module)
-        values = [self.integer(a, frame, module) for a in node.arguments]
-        functions: dict[str, Callable[..., Value]] = {
-            "abs": arith.absolute, "log2": arith.log2, "ceil_log2": arith.ceil_log2, "ceil_div": arith.ceil_div,
-            "gcd": arith.gcd, "is_pow2": arith.is_pow2}
-        return self._checked(node, frame, lambda: functions[name](*values), *values)
-
-    def _length(self, node: t.Call, frame: Frame, module: Module) -> Value:
-        argument = node.arguments[0]
-        reads = frame.reads if isinstance(argument, t.Name) else None
-        read = reads is None or isinstance(argument, t.Name) and argument.id in reads
-        value = self.list(argument, frame, module)
-        if reads is not None and isinstance(argument, t.Name) and not read:
-            reads.discard(argument.id)  # the length is no look at the elements
-        if isinstance(value, Interval):
-            difference = self._checked(node, frame, lambda: arith.sub(value.hi, value.lo), value.lo, value.hi)
-            return arith.greatest(cast(Any, difference), 0)
-        return value.length if isinstance(value.length, int) else column(value.length)
-
-    def _extreme(self, node: t.Call, frame: Frame, module: Module) -> Value:
-        choose = arith.least if node.function == "min" else arith.greatest
-        if len(node.arguments) > 1:
-            result = self.integer(node.arguments[0], frame, module)
-            for argument in node.arguments[1:]:
-                result = choose(result, self.integer(argument, frame, module))
-            return result
-        value = self.list(node.arguments[0], frame, module)
-        length = lengths_of(value)
-        empty = np.broadcast_to(np.asarray(length) == 0, (frame.n,))
-        if empty.any():
-            raise fail("SL221", f"an empty list has no {node.function}", node.span, frame, empty)
-        if isinstance(value, Interval):
-            return value.lo if node.function == "min" else arith.sub(value.hi, 1)
-        if not isinstance(value.content, Col) or kind(value.content) != "integer":
-            raise fail("SL203", f"`{node.function}` needs a list of integers", node.span, frame)
-        reduce = np.minimum if node.function == "min" else np.maximum
-        if is_uniform(value):
-            assert isinstance(value.start, int) and isinstance(value.length, int)
-            return int(reduce.reduce(value.content.data[value.start : value.start + value.length]))
-        items = spread(value, frame.n)
-        assert isinstance(items, Items)
-        lengths = np.asarray(items.length)
-        flat = value.content.data[runs(np.asarray(items.start), lengths)]
-        return Col(reduce.reduceat(flat, np.cumsum(lengths) - lengths), value.content.lo, value.content.hi)
-
-
-def _key(v: Value) -> Any:
-    """As :func:`values.key`; an interval stands for itself, so that a long one need not be written out."""
-    return ("range", v.lo, v.hi) if isinstance(v, Interval) else key(v)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}" + ("" if n == 1 else "s")
 
 
 def _elements_text(n: int) -> str:
-    return f"{_count(n, 'element')}" + (f" (0..{n - 1})" if n else "")
-
-
-def names_in(node: t.Expr) -> frozenset[str]:
-    """The names that an expression reads from outside itself."""
-    if isinstance(node, t.Name):
-        return frozenset((node.id,))
-    if isinstance(node, t.Comp):
-        inner = names_in(node.element) | (names_in(node.condition) if node.condition is not None else frozenset())
-        return (inner - {node.var}) | names_in(node.source)
-    found: frozenset[str] = frozenset()
-    for child in children(node):
-        found |= names_in(child)
-    return found
-
-
-def children(node: t.Expr) -> tuple[t.Expr, ...]:
-    """The expressions directly inside an expression."""
-    match node:
-        case t.ListExpr(items=items):
-            return items
-        case t.Comp():
-            return (node.source, node.element) + ((node.condition,) if node.condition is not None else ())
-        case t.Range():
-            return (node.start, node.stop)
-        case t.Index():
-            return (node.base, node.index)
-        case t.Call(arguments=arguments):
-            return arguments
-        case t.Unary():
-            return (node.operand,)
-        case t.Binary() | t.BoolOp():
-            return (node.left, node.right)
-        case t.Compare():
-            return (node.first, *node.rest)
-        case t.Conditional():
-            return (node.test, node.then, node.otherwise)
-        case _:
-            return ()
+    return f"{n} element{'' if n == 1 else 's'}" + (f" (0..{n - 1})" if n else "")

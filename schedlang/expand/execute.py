@@ -171,7 +171,9 @@ class Statements:
             if isinstance(base, str):
                 symbol = base
             elif isinstance(base, (Interval, Items)):
-                return self._named(self.evaluate(t.Index(name.span, name.base, name.index), frame, self.module), name.span, frame)
+                return self._named(
+                    self.evaluate(t.Index(name.span, name.base, name.index), frame, self.module), name.span, frame
+                )
             else:
                 raise kind_mismatch("a name or a list", base, name.base.span, frame)
         if symbol is not None and name.index is None:
@@ -181,7 +183,7 @@ class Statements:
         return [f"{symbol}[{n}]" for n in names] if symbol is not None else names, which
 
     def _named(self, value: Value, span: Span, frame: Frame) -> tuple[list[str], Array | None]:
-        if isinstance(value, str) or isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
             return [str(value)], None
         if isinstance(value, Col) and kind(value) == "integer":
             found, which = np.unique(value.data, return_inverse=True)
@@ -231,8 +233,13 @@ class Statements:
                 bad = (value.data < 0) | (value.data >= self.ranks)
                 if not bad.any():
                     return Col(value.data, max(lo, 0), min(hi, self.ranks - 1))
-            raise fail("SL222", lambda i: f"rank {cell_at(value, i)} is not among the ranks 0..{self.ranks - 1}", node.span,
-                       frame, bad)
+            raise fail(
+                "SL222",
+                lambda i: f"rank {cell_at(value, i)} is not among the ranks 0..{self.ranks - 1}",
+                node.span,
+                frame,
+                bad,
+            )
         return value
 
     def buffer(self, name: str, span: Span, frame: Frame) -> int:
@@ -251,13 +258,22 @@ class Statements:
         size = self.buffers[index].chunks
         start = self.evaluate.integer(loc.start, frame, self.module)
         if loc.stop is None:
-            self._inside(loc, start, 0, size - 1, frame, lambda i: f"chunk {cell_at(start, i)} of `{loc.buffer}`, which has "
-                         + chunks_text(size))
+            self._inside(
+                loc,
+                start,
+                0,
+                size - 1,
+                frame,
+                lambda i: f"chunk {cell_at(start, i)} of `{loc.buffer}`, which has " + chunks_text(size),
+            )
             return Where(index, start, 1, loc)
         stop = self.evaluate.integer(loc.stop, frame, self.module)
 
         def message(i: int) -> str:
-            return f"chunks {cell_at(start, i)}..{cell_at(stop, i)} of `{loc.buffer}`, which has {chunks_text(size)}"
+            a, b = cell_at(start, i), cell_at(stop, i)
+            if b < a:
+                return f"the slice `{loc.buffer}[{a}:{b}]` ends before it starts"
+            return f"`{loc.buffer}[{a}:{b}]` reaches outside `{loc.buffer}`, which has {chunks_text(size)}"
 
         self._inside(loc, start, 0, size, frame, message)
         self._inside(loc, stop, 0, size, frame, message)
@@ -270,8 +286,7 @@ class Statements:
                 length = length.lo
         if bounds(length)[0] < 0:
             bad = length.data < 0 if isinstance(length, Col) else None
-            raise fail("SL221", lambda i: f"the slice {cell_at(start, i)}..{cell_at(stop, i)} of `{loc.buffer}` ends before it "
-                       "starts", loc.span, frame, bad)
+            raise fail("SL221", message, loc.span, frame, bad)
         return Where(index, start, length, loc)
 
     @staticmethod
@@ -286,7 +301,8 @@ class Statements:
 
     def site(self, span: Span, frame: Frame) -> int:
         """A new site for the turns of a frame."""
-        names, values = [], []
+        names: list[str] = []
+        values: list[int | Array] = []
         for name in frame.loops():
             value = frame.lookup(name)
             if isinstance(value, int):
@@ -302,8 +318,15 @@ class Statements:
         """Accounts for rows about to be made. Raises Fail SL208."""
         self.rows += new
         if self.rows > self.evaluate.max_ops:
-            raise fail("SL208", f"with this statement the schedule has {self.rows:,} operations; the limit is "
-                       f"{self.evaluate.max_ops:,}", span, frame, help="a larger limit can be set with --max-ops", final=True)
+            raise fail(
+                "SL208",
+                f"with this statement the schedule has {self.rows:,} operations; the limit is "
+                f"{self.evaluate.max_ops:,}",
+                span,
+                frame,
+                help="a larger limit can be set with --max-ops",
+                final=True,
+            )
 
     def leaf(self, s: t.Stmt, frame: Frame, rows: list[dict[str, Any]], in_step: bool) -> Rows:
         """The rows of a statement."""

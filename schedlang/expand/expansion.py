@@ -79,7 +79,9 @@ class Expansions:
             block = run.block(schedule.body, root)
             check_once(run)
         except Fail as why:
-            raise Failed(declared.findings + run.findings + ([why.finding] if why.finding is not None else [])) from None
+            raise Failed(
+                declared.findings + run.findings + ([why.finding] if why.finding is not None else [])
+            ) from None
         if declared.findings or run.findings:
             raise Failed(declared.findings + run.findings)
         filled = columns(block, ranks, len(run.streams))
@@ -87,9 +89,19 @@ class Expansions:
         collective = replace(declared.collective, ensures=run.ensures.made(),
                              counts_read=declared.counts_read or run.counts_read)
         return OpTable(
-            name=schedule.name, ranks=ranks, params=params, collective=collective, chunks=chunks, buffers=tuple(run.buffers),
-            streams=streams, events=tuple(e for e, _ in run.events), event_indices=tuple(i for _, i in run.events),
-            sites=tuple(run.sites), location=schedule.name_span, **filled)
+            name=schedule.name,
+            ranks=ranks,
+            params=params,
+            collective=collective,
+            chunks=chunks,
+            buffers=tuple(run.buffers),
+            streams=streams,
+            events=tuple(e for e, _ in run.events),
+            event_indices=tuple(i for _, i in run.events),
+            sites=tuple(run.sites),
+            location=schedule.name_span,
+            **filled,
+        )
 
     # ---- use -------------------------------------------------------------------------------------------------------
 
@@ -100,6 +112,16 @@ class Expansions:
         """
         name = (id(schedule), *sorted((k, key(v)) for k, v in given.items()))
         form = (*name, s.reversed)
+        keys = [known for known, _ in self._stack]
+        if name in keys:
+            circle = [called for _, called in self._stack[keys.index(name):]]
+            raise fail(
+                "SL209",
+                "schedules use each other in a circle: " + " uses ".join([*circle, schedule.name]),
+                s.span,
+                frame,
+                final=True,
+            )
         if form not in self._tables:
             self._tables[form] = None
             self._tables[form] = self._expanded(schedule, module, given, name, s, frame)
@@ -110,10 +132,6 @@ class Expansions:
 
     def _expanded(self, schedule: t.Schedule, module: Module, given: dict[str, Value], name: Any, s: t.Use,
                   frame: Frame) -> OpTable:
-        if any(name == known for known, _ in self._stack):
-            chain = [shown_name for known, shown_name in self._stack]
-            raise fail("SL209", "schedules use each other in a circle: " + " uses ".join(
-                [*chain[[k for k, _ in self._stack].index(name):], schedule.name]), s.span, frame, final=True)
         if len(self._stack) >= MAX_USES:
             raise fail("SL209", f"schedules use each other more than {MAX_USES} deep", s.span, frame, final=True,
                        help="does the recursion end for these arguments?")
@@ -133,11 +151,17 @@ class Expansions:
         return fork_join(table)
 
     @staticmethod
-    def _outside(findings: list[Diagnostic], schedule: t.Schedule, given: dict[str, Value], s: t.Use, frame: Frame) -> Fail:
+    def _outside(
+        findings: list[Diagnostic], schedule: t.Schedule, given: dict[str, Value], s: t.Use, frame: Frame
+    ) -> Fail:
         """Findings inside a used schedule, as seen from the `use`."""
         values = ", ".join(f"{k} = {shown(at(v, 0))}" for k, v in given.items())
         loops = ", ".join(f"{k} = {shown(v)}" for k, v in frame.loop_values(0).items())
-        text = f"in `{schedule.name}`, used here" + (f" with {values}" if values else "") + (f", where {loops}" if loops else "")
+        text = (
+            f"in `{schedule.name}`, used here"
+            + (f" with {values}" if values else "")
+            + (f", where {loops}" if loops else "")
+        )
         return FailInside([replace(d, notes=(*d.notes, Note(text, s.span))) for d in findings])
 
 
@@ -164,7 +188,9 @@ def _used_streams(run: Statements, filled: dict[str, Any]) -> tuple[str, ...]:
     used = np.zeros(len(names), np.bool_)
     for column in ("stream", "chan"):
         cells = filled[column]
-        found = cells[:1] if cells.strides == (0,) else np.flatnonzero(np.bincount(cells + 1, minlength=len(names) + 1)) - 1
+        found = (
+            cells[:1] if cells.strides == (0,) else np.flatnonzero(np.bincount(cells + 1, minlength=len(names) + 1)) - 1
+        )
         used[found[found != NONE]] = True
     if used.all() or not rows:
         return tuple(names) if rows else ()

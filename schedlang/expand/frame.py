@@ -15,9 +15,10 @@ from schedlang.source import Location, Span
 class Frame:
     """``n`` turns, made from the turns of ``outer``: turn t of this frame lies in turn ``index[t]`` of the outer one.
 
-    ``index`` is None where both have the same turns; ``each`` is the number of turns made from each outer turn where that is
-    the same for all (a loop with as many turns every time). A frame of one turn holds uniform values only. ``loop`` names
-    the loop variable bound here. ``call`` marks the body of a function: it sees nothing of the outer frame.
+    ``index`` is None where both have the same turns; ``each`` is the number of turns made from each outer turn where
+    that is the same for all (a loop with as many turns every time). A frame of one turn holds uniform values only.
+    ``loop`` names the loop variable bound here. ``call`` marks the body of a function: it sees nothing of the outer
+    frame.
     """
 
     __slots__ = ("_index", "call", "each", "loop", "n", "names", "outer")
@@ -148,7 +149,7 @@ def fail(code: str, message: str | Callable[[int], str], at_: Location, frame: F
 
     ``bad``: in which turns it fails (None: in all). ``message`` may be a function of the first such turn.
     """
-    turn, count = (0, frame.n) if bad is None else (int(np.argmax(bad)), int(np.count_nonzero(bad)))
+    turn, count = (0, 1 if final else frame.n) if bad is None else (int(np.argmax(bad)), int(np.count_nonzero(bad)))
     text = message if isinstance(message, str) else message(turn)
     values = frame.loop_values(turn)
     notes = list(frame.notes(turn))
@@ -156,8 +157,18 @@ def fail(code: str, message: str | Callable[[int], str], at_: Location, frame: F
         notes[MAX_CALLS_SHOWN - 1 : -1] = [Note(f"... {len(notes) - MAX_CALLS_SHOWN} more calls between")]
     if values:
         notes.append(Note("where " + ", ".join(f"{k} = {shown(v)}" for k, v in values.items())))
-    return Fail(error(code, text, at_, notes=notes, help=help, count=count,
-                      **({"loop": {k: v for k, v in values.items() if isinstance(v, int)}} if values else {})), final=final)
+    return Fail(
+        error(
+            code,
+            text,
+            at_,
+            notes=notes,
+            help=help,
+            count=count,
+            **({"loop": {k: v for k, v in values.items() if isinstance(v, int)}} if values else {}),
+        ),
+        final=final,
+    )
 
 
 def shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -57,8 +57,8 @@ def _transfer(run: Statements, s: t.Transfer, frame: Frame) -> Made:
     if s.kind == "reduce":
         _combines(run, s.span, frame)
     _exists(run, what, ranks[0], frame)
-    for place, rank, f in zip(places, ranks[1:], [*s.forwards, None], strict=True):
-        if not (f is not None and f.only and s.kind == "send"):
+    for place, rank, after in zip(places, ranks[1:], [*s.forwards, None], strict=True):
+        if not (after is not None and after.only and s.kind == "send"):
             _exists(run, place, rank, frame)
     frame, lift = nonempty(what, frame)
     if not frame.n:
@@ -78,7 +78,9 @@ def _transfer(run: Statements, s: t.Transfer, frame: Frame) -> Made:
         rows.append({"op": Op.REDUCE_RECV if reduces else Op.RECV, "rank": ranks_[hop + 1], "peer": ranks_[hop],
                      **at, **({"from_buffer": place.buffer, "from_chunk": start} if reduces else {}), **common})
         if forward is not None:
-            rows.append({"op": Op.SEND, "rank": ranks_[hop + 1], "peer": ranks_[hop + 2], **at, "of": len(rows) - 1, **common})
+            rows.append(
+                {"op": Op.SEND, "rank": ranks_[hop + 1], "peer": ranks_[hop + 2], **at, "of": len(rows) - 1, **common}
+            )
     return frame, rows
 
 
@@ -91,8 +93,18 @@ def _own_send(run: Statements, s: t.OwnSend, frame: Frame) -> Made:
     _not_empty(what, frame)
     _exists(run, what, rank, frame)
     stream, chan = run.connection(frame)
-    return frame, [{"op": Op.SEND, "rank": cell(rank), "peer": cell(target), "buffer": what.buffer, "chunk": cell(what.start),
-                    "count": cell(what.length), "stream": stream, "chan": chan}]
+    return frame, [
+        {
+            "op": Op.SEND,
+            "rank": cell(rank),
+            "peer": cell(target),
+            "buffer": what.buffer,
+            "chunk": cell(what.start),
+            "count": cell(what.length),
+            "stream": stream,
+            "chan": chan,
+        }
+    ]
 
 
 def _own_recv(run: Statements, s: t.OwnRecv, frame: Frame) -> Made:
@@ -124,10 +136,7 @@ def _own_recv(run: Statements, s: t.OwnRecv, frame: Frame) -> Made:
 def _local(run: Statements, s: t.Local, frame: Frame) -> Made:
     what, into = run.where(s.what, frame), run.where(s.into, frame)
     own = s.rank is None
-    if s.rank is None:
-        rank = frame.lookup(RANK)
-    else:
-        rank = run.rank(s.rank, frame)
+    rank = frame.lookup(RANK) if s.rank is None else run.rank(s.rank, frame)
     assert isinstance(rank, (int, Col))
     equal_lengths(what, [into], frame)
     if own:
@@ -150,8 +159,14 @@ def _event(run: Statements, s: t.EventStmt, frame: Frame) -> dict[str, Any]:
     assert isinstance(rank, (int, Col))
     indices = [run.evaluate.integer(e, frame, run.module) for e in s.event.indices] or [0]
     stream, _ = run.connection(frame)
-    return {"op": Op.RECORD if s.kind == "record" else Op.WAIT, "rank": cell(rank), "stream": stream, "chunk": 0, "count": 0,
-            "event": _event_ids(run, s.event.name, indices, frame.n)}
+    return {
+        "op": Op.RECORD if s.kind == "record" else Op.WAIT,
+        "rank": cell(rank),
+        "stream": stream,
+        "chunk": 0,
+        "count": 0,
+        "event": _event_ids(run, s.event.name, indices, frame.n),
+    }
 
 
 def _event_ids(run: Statements, name: str, indices: list[Int], n: int) -> Any:
@@ -175,7 +190,13 @@ def _event_ids(run: Statements, name: str, indices: list[Int], n: int) -> Any:
 def _not_self(source: Int, target: Int, span: Span, frame: Frame) -> None:
     if isinstance(source, int) and isinstance(target, int):
         if source == target:
-            raise fail("SL224", f"rank {source} sends to itself", span, frame, help="`copy X into Y on r` moves data inside a rank")
+            raise fail(
+                "SL224",
+                f"rank {source} sends to itself",
+                span,
+                frame,
+                help="`copy X into Y on r` moves data inside a rank",
+            )
         return
     (a0, a1), (b0, b1) = bounds(source), bounds(target)
     if a1 < b0 or b1 < a0:
@@ -188,7 +209,7 @@ def _not_self(source: Int, target: Int, span: Span, frame: Frame) -> None:
 
 def equal_lengths(what: Where, places: list[Where], frame: Frame) -> None:
     for place in places:
-        if place is what or isinstance(what.length, int) and what.length == place.length:
+        if place is what or (isinstance(what.length, int) and what.length == place.length):
             continue
         bad = np.broadcast_to(np.asarray(cell(what.length) != cell(place.length)), (frame.n,))
         if bad.any():
@@ -206,16 +227,27 @@ def _not_empty(what: Where, frame: Frame) -> None:
     if bounds(what.length)[0] <= 0:
         bad = what.length.data == 0 if isinstance(what.length, Col) else None
         if bad is None or bad.any():
-            raise fail("SL221", f"`{what.node.span.text}` is empty, which a rank's own view does not allow", what.node.span, frame,
-                       bad, help="leave the operation out with a trailing `if`")
+            raise fail(
+                "SL221",
+                f"`{what.node.span.text}` is empty, which a rank's own view does not allow",
+                what.node.span,
+                frame,
+                bad,
+                help="leave the operation out with a trailing `if`",
+            )
 
 
 def _combines(run: Statements, span: Span, frame: Frame) -> None:
     collective = run.declared.collective
     if collective is not None and collective.op is None:
         hint = "name it: `collective custom(sum)`" if collective.name == "custom" else "write `send`, or `copy`"
-        raise fail("SL204", f"`reduce` combines with the operator of the collective, and {collective.name} has none", span, frame,
-                   help=hint)
+        raise fail(
+            "SL204",
+            f"`reduce` combines with the operator of the collective, and {collective.name} has none",
+            span,
+            frame,
+            help=hint,
+        )
 
 
 def _exists(run: Statements, place: Where, rank: Int, frame: Frame) -> None:
@@ -225,8 +257,15 @@ def _exists(run: Statements, place: Where, rank: Int, frame: Frame) -> None:
         return
     bad = np.broadcast_to(np.asarray(cell(rank) != buffer.only) & (np.asarray(cell(place.length)) > 0), (frame.n,))
     if bad.any():
-        raise fail("SL221", lambda i: f"`{buffer.name}` on rank {cell_at(rank, i)}: it exists at the root only, which is rank "
-                   f"{buffer.only}", place.node.span, frame, bad)
+        raise fail(
+            "SL221",
+            lambda i: (
+                f"`{buffer.name}` on rank {cell_at(rank, i)}: it exists at the root only, which is rank {buffer.only}"
+            ),
+            place.node.span,
+            frame,
+            bad,
+        )
 
 
 def nonempty(what: Where, frame: Frame) -> tuple[Frame, Any]:
@@ -239,6 +278,6 @@ def nonempty(what: Where, frame: Frame) -> tuple[Frame, Any]:
     if mask.all():
         return frame, cell
     kept = frame.where(mask)
-    return kept, lambda v: cell(kept.lifted(v))
+    return kept, lambda v: cell(cast("Int", kept.lifted(v)))
 
 

@@ -35,12 +35,18 @@ def bound(schedule: t.Schedule, module: Module, evaluate: Evaluator, given: Mapp
         value = given.get(p.name)
         if value is None:
             if default is None:
-                raise fail("SL206", f"schedule `{schedule.name}` needs a value for its parameter `{p.name}`", p.span, frame)
+                raise fail(
+                    "SL206", f"schedule `{schedule.name}` needs a value for its parameter `{p.name}`", p.span, frame
+                )
             value = default
         elif default is not None and kind(value) != kind(default):
             article = "an" if kind(default) == "integer" else "a"
-            raise fail("SL206", f"parameter `{p.name}` is {article} {kind(default)}, and it is given {shown(at(value, 0))}",
-                       p.span, frame)
+            raise fail(
+                "SL206",
+                f"parameter `{p.name}` is {article} {kind(default)}, and it is given {shown(at(value, 0))}",
+                p.span,
+                frame,
+            )
         if p.name in ("ranks", "chunks"):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise fail("SL206", f"`{p.name}` must be an integer, not {shown(at(value, 0))}", p.span, frame)
@@ -63,7 +69,9 @@ def converted(schedule: t.Schedule, given: Mapping[str, Any]) -> dict[str, Value
             values[name] = from_plain(value)
         except (KindMismatch, TypeError, OverflowError) as why:
             text = "a list holds values of one kind" if isinstance(why, KindMismatch) else str(why)
-            raise SchedError(error("SL206", f"parameter `{name}` has no usable value: {text}", schedule.name_span)) from None
+            raise SchedError(
+                error("SL206", f"parameter `{name}` has no usable value: {text}", schedule.name_span)
+            ) from None
     return values
 
 
@@ -82,7 +90,9 @@ def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | Non
     sized = "ranks" in known
     if ranks is not None and sized:
         if "ranks" in choices:
-            raise SchedError(error("SL206", "`ranks` is given twice: as the world size and as a parameter", schedule.name_span))
+            raise SchedError(
+                error("SL206", "`ranks` is given twice: as the world size and as a parameter", schedule.name_span)
+            )
         choices["ranks"] = list(ranks)
     found: list[dict[str, Any]] = []
     worlds: set[int] = set()
@@ -104,9 +114,14 @@ def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | Non
         missing = [n for n in ranks if n not in worlds]
         if missing:
             there = ", ".join(map(str, sorted(worlds)[:20])) or "none"
-            raise SchedError(error(
-                "SL206", f"no values of `{schedule.name}` make a world of {missing[0]} ranks; those tried make: {there}",
-                schedule.name_span, help="its world size is computed: give its parameters with -p, or add them to its `verify` line"))
+            raise SchedError(
+                error(
+                    "SL206",
+                    f"no values of `{schedule.name}` make a world of {missing[0]} ranks; those tried make: {there}",
+                    schedule.name_span,
+                    help="its world size is computed: give its parameters with -p, or add them to its `verify` line",
+                )
+            )
     return found
 
 
@@ -115,7 +130,9 @@ def _products(schedule: t.Schedule, module: Module, choices: Mapping[str, list[A
     line = next((s for s in schedule.body if isinstance(s, t.VerifyStmt)), None)
     ranges = {r.name: r for r in line.ranges} if line is not None else {}
     evaluate = Evaluator(MAX_CASES)
-    order = [*(r.name for r in line.ranges if any(p.name == r.name for p in schedule.params))] if line is not None else []
+    order = (
+        [*(r.name for r in line.ranges if any(p.name == r.name for p in schedule.params))] if line is not None else []
+    )
     order += [p.name for p in schedule.params if p.name not in order]
     params = {p.name: p for p in schedule.params}
 
@@ -166,7 +183,9 @@ def _counts_argument(schedule: t.Schedule) -> str | None:
 
 
 def _with_counts(schedule: t.Schedule, values: dict[str, Any], world: int | None) -> dict[str, Any]:
-    """The values with counts made up where the schedule needs some and has none: uneven, with zeros, always the same."""
+    """The values with counts made up where the schedule needs some and has none: uneven, with zeros, always the
+    same.
+    """
     name = _counts_argument(schedule)
     param = next((p for p in schedule.params if p.name == name), None)
     if name is None or param is None or name in values or param.default is not None or world is None:

@@ -13,7 +13,9 @@ from schedlang.source import Span
 
 @dataclass
 class Collected:
-    """Locations and their sources, statement by statement: (buffer, rank, chunk, sources a location, source triples)."""
+    """Locations and their sources, statement by statement: (buffer, rank, chunk, sources a location, source
+    triples).
+    """
 
     parts: list[tuple[Array, Array, Array, Array, Array, Array, Array]] = field(default_factory=list)
     spans: list[tuple[Span, int]] = field(default_factory=list)
@@ -26,4 +28,6 @@ class Collected:
         starts = np.concatenate(([0], np.cumsum(counts)))
         location = tuple(span for span, n in self.spans for _ in range(n))
         b, r, c = (x.astype(np.int32) for x in source)
-        return Ensures(buffer.astype(np.int32), rank.astype(np.int32), chunk.astype(np.int32), starts, b, r, c, location)
+        return Ensures(
+            buffer.astype(np.int32), rank.astype(np.int32), chunk.astype(np.int32), starts, b, r, c, location
+        )

@@ -51,7 +51,7 @@ class Function:
         return False
 
     def _called(self) -> list[Function]:
-        from schedlang.expand.evaluate import children
+        from schedlang.expand.walk import children
 
         found, waiting = [], [self.tree.value]
         while waiting:
@@ -132,14 +132,21 @@ class Program:
         return tuple(self.root.schedules)
 
     def main(self, name: str | None = None) -> str:
-        """The schedule meant by ``FILE`` or ``FILE::NAME``: the one named, else the one named like the file, else the only
-        one. Raises SchedError SL212."""
+        """The schedule meant by ``FILE`` or ``FILE::NAME``: the one named, else the one named like the file, else the
+        only one. Raises SchedError SL212.
+        """
         names = self.names
         if name is not None:
             if name in names:
                 return name
-            raise SchedError(error("SL212", f"{self.path} has no schedule `{name}`" + _having(names), Span(self.source, 0, 0),
-                                   help=did_you_mean(name, names)))
+            raise SchedError(
+                error(
+                    "SL212",
+                    f"{self.path} has no schedule `{name}`" + _having(names),
+                    Span(self.source, 0, 0),
+                    help=did_you_mean(name, names),
+                )
+            )
         stem = Path(self.path).stem
         for candidate in (stem, stem.replace("-", "_")):
             if candidate in names:
@@ -172,11 +179,15 @@ class Program:
                 module.functions.setdefault(item.name, Function(item, module))
             else:
                 if item.name in module.schedules:
-                    findings.append(_twice(f"schedule `{item.name}`", item.name_span, module.schedules[item.name].name_span))
+                    findings.append(
+                        _twice(f"schedule `{item.name}`", item.name_span, module.schedules[item.name].name_span)
+                    )
                 module.schedules.setdefault(item.name, item)
         return module
 
-    def _import(self, item: t.Import, source: Source, chain: tuple[str, ...], findings: list[Diagnostic]) -> Module | None:
+    def _import(
+        self, item: t.Import, source: Source, chain: tuple[str, ...], findings: list[Diagnostic]
+    ) -> Module | None:
         path = source.folder / item.path
         try:
             imported = syntax.read(str(path))

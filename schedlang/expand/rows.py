@@ -1,8 +1,9 @@
 """From what the statements made to the rows of a table.
 
-Statements leave *leaves*: for each turn a fixed number of rows, as columns over the turns. A :class:`Block` holds the leaves
-and blocks of a body in the order they stand. Row order is execution order: turn by turn, in a turn part by part. So a
-leaf's rows lie at positions that follow from the numbers of rows per turn alone; every column is written once, in place.
+Statements leave *leaves*: for each turn a fixed number of rows, as columns over the turns. A :class:`Block` holds the
+leaves and blocks of a body in the order they stand. Row order is execution order: turn by turn, in a turn part by
+part. So a leaf's rows lie at positions that follow from the numbers of rows per turn alone; every column is written
+once, in place.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ Names are lexical, so this look at the text finds them all, also in code that no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schedlang.diagnostics import Diagnostic, Note, error, warning
-from schedlang.expand.evaluate import children
 from schedlang.expand.frame import Fail
 from schedlang.expand.program import Module, did_you_mean
+from schedlang.expand.walk import children
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 from schedlang.source import Span
 from schedlang.syntax import tree as t
@@ -227,10 +227,17 @@ class _Checker:
                 self.say("SL204", f"`{word}` describes the whole schedule and stands directly under its header", s.span)
         elif isinstance(s, t.Ensure):
             if self.collective not in (None, "custom"):
-                self.say("SL204", f"`ensure` is the postcondition of a custom collective; {self.collective} has its own",
-                         s.span)
+                self.say(
+                    "SL204",
+                    f"`ensure` is the postcondition of a custom collective; {self.collective} has its own",
+                    s.span,
+                )
             elif inside.step or inside.on:
-                self.say("SL204", "`ensure` speaks of the end of the schedule and stands in no step and no rank's own view", s.span)
+                self.say(
+                    "SL204",
+                    "`ensure` speaks of the end of the schedule and stands in no step and no rank's own view",
+                    s.span,
+                )
         elif isinstance(s, (t.Step, t.Use)):
             if inside.step:
                 self.say("SL204", f"`{word}` cannot stand inside a `step`", s.span,
@@ -242,8 +249,12 @@ class _Checker:
                 self.say("SL204", "`on` inside `on`: one rank's own view has no other rank's", s.span)
         elif isinstance(s, t.Transfer):
             if inside.on:
-                self.say("SL204", f"`{s.kind} ... from ... to` pairs two ranks and cannot stand in one rank's own view", s.span,
-                         f"write `{s.kind} ... {'to' if s.kind == 'send' else 'from'}` for this rank's part of it")
+                self.say(
+                    "SL204",
+                    f"`{s.kind} ... from ... to` pairs two ranks and cannot stand in one rank's own view",
+                    s.span,
+                    f"write `{s.kind} ... {'to' if s.kind == 'send' else 'from'}` for this rank's part of it",
+                )
         elif isinstance(s, (t.OwnSend, t.OwnRecv)):
             if not inside.on:
                 kind = "send" if isinstance(s, t.OwnSend) else s.kind
@@ -253,7 +264,12 @@ class _Checker:
             if isinstance(s, t.EventStmt) and inside.step:
                 self.say("SL204", f"`{s.kind}` is a step by itself and cannot stand inside a `step`", s.span)
             if inside.on and s.rank is not None:
-                self.say("SL204", f"`{s.kind} ... on` inside `on`: the rank is given already", s.span, "leave out the `on ...`")
+                self.say(
+                    "SL204",
+                    f"`{s.kind} ... on` inside `on`: the rank is given already",
+                    s.span,
+                    "leave out the `on ...`",
+                )
             elif not inside.on and s.rank is None:
                 self.say("SL204", f"`{s.kind}` does not say on which rank", s.span, "add `on RANK`")
 
@@ -304,7 +320,7 @@ def _declared_once(checker: _Checker, schedule: t.Schedule) -> list[t.Stmt]:
     return list(first.values())
 
 
-def _lone_streams(streams: dict[str, list[Span]]) -> Iterator[Diagnostic] | list[Diagnostic]:
+def _lone_streams(streams: dict[str, list[Span]]) -> list[Diagnostic]:
     """A warning for each stream symbol that stands in one place only and is one slip of the keyboard from another."""
     found = []
     for name, spans in streams.items():
@@ -312,13 +328,21 @@ def _lone_streams(streams: dict[str, list[Span]]) -> Iterator[Diagnostic] | list
             near = [n for n in streams if n != name and _one_slip(n, name)
                     and (len(streams[n]) > 1 or streams[n][0].start < spans[0].start)]
             if near:
-                found.append(warning("SL601", f"stream `{name}` occurs here only; it makes a stream of its own", spans[0],
-                                     help=f"did you mean `{near[0]}`?"))
+                found.append(
+                    warning(
+                        "SL601",
+                        f"stream `{name}` occurs here only; it makes a stream of its own",
+                        spans[0],
+                        help=f"did you mean `{near[0]}`?",
+                    )
+                )
     return found
 
 
 def _one_slip(a: str, b: str) -> bool:
-    """Whether one letter left out, added, changed or swapped with its neighbour turns a into b (of 3 letters or more)."""
+    """Whether one letter left out, added, changed or swapped with its neighbour turns a into b (of 3 letters or
+    more).
+    """
     if min(len(a), len(b)) < 3 or abs(len(a) - len(b)) > 1:
         return False
     k = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -13,7 +13,19 @@ from schedlang.expand.frame import Frame, fail
 from schedlang.expand.program import did_you_mean
 from schedlang.expand.rows import Block, Even, Part, Starts, positions
 from schedlang.expand.values import (
-    Array, Col, Interval, Items, Value, as_items, chosen, is_uniform, key, lengths_of, runs, spread, take_one,
+    Array,
+    Col,
+    Interval,
+    Items,
+    Value,
+    as_items,
+    chosen,
+    is_uniform,
+    key,
+    lengths_of,
+    runs,
+    spread,
+    take_one,
 )
 from schedlang.ir.place import Placement, placed, placed_sites
 from schedlang.ir.table import NONE, Buffer, OpTable
@@ -57,7 +69,7 @@ class Inlined:
     def write(self, out: Mapping[str, Array]) -> None:
         n, width = self.frame.n, self.width
         at = positions(self.starts, n)
-        together = n == 1 or isinstance(self.starts, Even) and self.starts.stride == width
+        together = n == 1 or (isinstance(self.starts, Even) and self.starts.stride == width)
         base = int(at[0])
         where: Any = slice(base, base + n * width) if together else (at[:, None] + np.arange(width)).ravel()
         for column, cells in out.items():
@@ -128,8 +140,13 @@ def _arguments(run: Statements, s: t.Use, frame: Frame) -> dict[str, Value]:
         name = a.name
         if name is None:
             if i >= len(names):
-                raise fail("SL206", f"`{s.schedule}` has {len(names)} parameter{'s' if len(names) != 1 else ''}, and here are "
-                           f"{len(s.arguments)}", a.span, frame)
+                raise fail(
+                    "SL206",
+                    f"`{s.schedule}` has {len(names)} parameter{'s' if len(names) != 1 else ''}, and here are "
+                    f"{len(s.arguments)}",
+                    a.span,
+                    frame,
+                )
             name = names[i]
         if name not in names:
             raise fail("SL206", f"`{s.schedule}` has no parameter `{name}`", a.span, frame,
@@ -156,8 +173,12 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
         arguments.setdefault("ranks", q)
     table = run.expansions.used(schedule, module, arguments, s, frame)
     if table.ranks != q:
-        raise fail("SL210", f"`{s.schedule}` is for {table.ranks} rank{'s' if table.ranks != 1 else ''} here, and it is used on "
-                   f"{q}", s.on.span if s.on is not None else s.span, frame)
+        raise fail(
+            "SL210",
+            f"`{s.schedule}` is for {table.ranks} rank{'s' if table.ranks != 1 else ''} here, and it is used on {q}",
+            s.on.span if s.on is not None else s.span,
+            frame,
+        )
     ranks = _rank_map(run, s, frame, on, q)
     _fits(run, s, table, frame)
     if table.collective.counts_read:
@@ -185,8 +206,17 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
     site = run.site(s.span, frame)
     base = len(run.sites) + np.arange(frame.n) * len(table.sites)
     streams, chans = _streams(run, table, frame)
-    by = Placement(ranks, streams, chans, buffers.astype(np.int32), offsets.astype(np.int32), factors.astype(np.int32), events,
-                   base.astype(np.int32), site)
+    by = Placement(
+        ranks,
+        streams,
+        chans,
+        buffers.astype(np.int32),
+        offsets.astype(np.int32),
+        factors.astype(np.int32),
+        events,
+        base.astype(np.int32),
+        site,
+    )
     for copy in range(frame.n):
         run.sites += placed_sites(table, by, copy)
     _exist(run, s, table, by, frame)
@@ -206,16 +236,21 @@ def _rank_map(run: Statements, s: t.Use, frame: Frame, on: Items, q: int) -> Arr
     ranks = flat.data.reshape(frame.n, q)
     if s.on is None:
         return ranks.astype(np.int32, copy=False)
-    wrong = (ranks < 0) | (ranks >= run.ranks)
+    wrong = np.asarray((ranks < 0) | (ranks >= run.ranks))
     if wrong.any():
-        bad = wrong.any(1)
-        raise fail("SL222", lambda i: f"rank {int(ranks[i][wrong[i]][0])} is not among the ranks 0..{run.ranks - 1}", span, frame,
-                   bad)
+        bad = np.asarray(wrong.any(1))
+        raise fail(
+            "SL222",
+            lambda i: f"rank {int(ranks[i][wrong[i]][0])} is not among the ranks 0..{run.ranks - 1}",
+            span,
+            frame,
+            bad,
+        )
     ordered = np.sort(ranks, 1)
-    twice = ordered[:, 1:] == ordered[:, :-1]
+    twice = np.asarray(ordered[:, 1:] == ordered[:, :-1])
     if twice.any():
         raise fail("SL210", lambda i: f"rank {int(ordered[i, 1:][twice[i]][0])} stands twice among the ranks that "
-                   f"`{s.schedule}` is used on", span, frame, twice.any(1))
+                   f"`{s.schedule}` is used on", span, frame, np.asarray(twice.any(1)))
     return ranks.astype(np.int32, copy=False)
 
 
@@ -226,15 +261,22 @@ def _fits(run: Statements, s: t.Use, table: OpTable, frame: Frame) -> None:
         raise fail("SL210", f"`{s.schedule}` reduces, and {outer.name} has no operator to reduce with", s.span, frame,
                    help="name it: `collective custom(sum)`" if outer.name == "custom" else None)
     if table.collective.name == "barrier" and outer.name != "barrier":
-        raise fail("SL210", f"`{s.schedule}` is a barrier, which moves no data and has no place in a schedule for {outer.name}",
-                   s.span, frame, help="order within a rank is made with `record` and `wait`, between ranks with transfers")
+        raise fail(
+            "SL210",
+            f"`{s.schedule}` is a barrier, which moves no data and has no place in a schedule for {outer.name}",
+            s.span,
+            frame,
+            help="order within a rank is made with `record` and `wait`, between ranks with transfers",
+        )
 
 
 # ---- buffers -------------------------------------------------------------------------------------------------------
 
 
 def _buffers(run: Statements, s: t.Use, table: OpTable, frame: Frame) -> tuple[Array, Array, Array]:
-    """Which buffer each buffer of the table is (NONE: scratch of its own), the chunk it begins at, the scale; a row a turn."""
+    """Which buffer each buffer of the table is (NONE: scratch of its own), the chunk it begins at, the scale; a row a
+    turn.
+    """
     bound = _bindings(run, s, table, frame)
     buffers = np.full((frame.n, len(table.buffers)), NONE, np.int64)
     offsets = np.zeros((frame.n, len(table.buffers)), np.int64)
@@ -257,9 +299,16 @@ def _buffers(run: Statements, s: t.Use, table: OpTable, frame: Frame) -> tuple[A
         scale = length // b.chunks
         if factors is not None and (scale != factors).any():
             before = factors
-            raise fail("SL210", lambda k, b=b, scale=scale, before=before: (  # type: ignore[misc]
-                f"a chunk of `{b.name}` would be {int(scale[k])} chunks and a chunk of the other buffer {int(before[k])}; "
-                "all must be the same"), span, frame, scale != factors)
+            raise fail(
+                "SL210",
+                lambda k, b=b, scale=scale, before=before: (  # type: ignore[misc]
+                    f"a chunk of `{b.name}` would be {int(scale[k])} chunks and a chunk of the other buffer "
+                    f"{int(before[k])}; all must be the same"
+                ),
+                span,
+                frame,
+                scale != factors,
+            )
         factors = scale
     return buffers, offsets, np.ones(frame.n, np.int64) if factors is None else factors
 
@@ -284,8 +333,13 @@ def _bindings(run: Statements, s: t.Use, table: OpTable, frame: Frame) -> dict[s
         if name not in bound:
             index = run.index.get(name)
             if index is None:
-                raise fail("SL210", f"`{s.schedule}` works in `{name}`, and there is no such buffer here", s.span, frame,
-                           help=f"say where it is: `for {name}=BUFFER[a:b]`")
+                raise fail(
+                    "SL210",
+                    f"`{s.schedule}` works in `{name}`, and there is no such buffer here",
+                    s.span,
+                    frame,
+                    help=f"say where it is: `for {name}=BUFFER[a:b]`",
+                )
             whole = t.Loc(s.span, name, t.Int(s.span, 0), None)
             bound[name] = Where(index, 0, run.buffers[index].chunks, whole), s.span
     return bound
@@ -302,9 +356,16 @@ def _exist(run: Statements, s: t.Use, table: OpTable, by: Placement, frame: Fram
             ranks = by.ranks[:, touching]
             wrong = (ranks != buffer.only) & (by.buffers[:, i] == index)[:, None]
             if wrong.any():
-                raise fail("SL221", lambda k, ranks=ranks, wrong=wrong, buffer=buffer: (  # type: ignore[misc]
-                    f"`{s.schedule}` uses `{buffer.name}` on rank {int(ranks[k][wrong[k]][0])}; it exists at the root only, "
-                    f"which is rank {buffer.only}"), s.span, frame, wrong.any(1))
+                raise fail(
+                    "SL221",
+                    lambda k, ranks=ranks, wrong=wrong, buffer=buffer: (  # type: ignore[misc]
+                        f"`{s.schedule}` uses `{buffer.name}` on rank {int(ranks[k][wrong[k]][0])}; it exists at the "
+                        f"root only, which is rank {buffer.only}"
+                    ),
+                    s.span,
+                    frame,
+                    wrong.any(1),
+                )
 
 
 def _colors(ranks: Array) -> tuple[Array, int]:

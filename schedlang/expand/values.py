@@ -1,7 +1,7 @@
 """The values of the language, over many loop turns at once.
 
-An expression is evaluated over the n turns of a frame. Its value is *uniform* (the same in every turn: int, bool, str, or a
-list that is) or *per turn* (a :class:`Col`, or a list with array bounds). Nothing here knows the tree.
+An expression is evaluated over the n turns of a frame. Its value is *uniform* (the same in every turn: int, bool,
+str, or a list that is) or *per turn* (a :class:`Col`, or a list with array bounds). Nothing here knows the tree.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Interval:
 class Items:
     """A list a turn: elements ``content[start : start + length]``.
 
-    ``start`` and ``length`` are ints where they are the same in every turn. ``content`` holds the elements of all lists: a
-    Col, for lists of lists an Items with array starts, None where all lists are empty.
+    ``start`` and ``length`` are ints where they are the same in every turn. ``content`` holds the elements of all
+    lists: a Col, for lists of lists an Items with array starts, None where all lists are empty.
     """
 
     start: int | Array
@@ -339,7 +339,9 @@ def items_of(values: Sequence[Value], n: int) -> Items:
     columns = [spread(v, n) for v in values]
     if isinstance(columns[0], Col):
         cols = [c for c in columns if isinstance(c, Col)]
-        content: Col | Items = Col(np.stack([c.data for c in cols], 1).ravel(), min(c.lo for c in cols), max(c.hi for c in cols))
+        content: Col | Items = Col(
+            np.stack([c.data for c in cols], 1).ravel(), min(c.lo for c in cols), max(c.hi for c in cols)
+        )
     else:
         lists = [c for c in columns if isinstance(c, Items)]
         inner, offsets = joined([c.content for c in lists])

@@ -14,11 +14,11 @@ from schedlang.ops import Op
 class Placement:
     """How m copies of a table lie in a larger one; every array has a row for each copy.
 
-    ``ranks[i, q]``: where rank q lies. ``streams[i, s]`` and ``chans[i, s]``: what stream s is as a stream and as the chan of a
-    connection. ``buffers[i, b]`` and ``offsets[i, b]``: which buffer b is, and the chunk in it where b begins;
-    ``factors[i]``: how many chunks of the larger table a chunk of the small one is. ``events[i, e]``: what event e is.
-    ``sites[i]``: where the copy's sites begin. ``site``: the site of the statement that placed the copies, copy i in its turn
-    i; rows of the small table without a site (see :func:`fork_join`) get that one.
+    ``ranks[i, q]``: where rank q lies. ``streams[i, s]`` and ``chans[i, s]``: what stream s is as a stream and as the
+    chan of a connection. ``buffers[i, b]`` and ``offsets[i, b]``: which buffer b is, and the chunk in it where b
+    begins; ``factors[i]``: how many chunks of the larger table a chunk of the small one is. ``events[i, e]``: what
+    event e is. ``sites[i]``: where the copy's sites begin. ``site``: the site of the statement that placed the
+    copies, copy i in its turn i; rows of the small table without a site (see :func:`fork_join`) get that one.
     """
 
     ranks: Array
@@ -95,10 +95,11 @@ def fork_join(table: OpTable, default: str = "main") -> OpTable:
     """The table with its own streams tied to its stream ``default``: at each rank they start after what that stream did
     before, and it goes on after they end.
 
-    At each rank with own streams: ``record fork`` on the default stream and ``wait fork`` first on each own stream; at the
-    end ``record join[k]`` on the k-th own stream (in the order in which the streams first occur) and ``wait join[k]`` on the
-    default stream. These rows have no site. All rows of one kind (of one k, for the last) share a ``number``; ``step`` is not brought up to date.
-    A table without own streams is returned as it is. Needs ``number``.
+    At each rank with own streams: ``record fork`` on the default stream and ``wait fork`` first on each own stream;
+    at the end ``record join[k]`` on the k-th own stream (in the order in which the streams first occur) and ``wait
+    join[k]`` on the default stream. These rows have no site. All rows of one kind (of one k, for the last) share a
+    ``number``; ``step`` is not brought up to date. A table without own streams is returned as it is. Needs
+    ``number``.
     """
     assert table.number is not None
     main = table.streams.index(default) if default in table.streams else len(table.streams)

@@ -8,6 +8,7 @@ from schedlang.ir.legal import check
 from tests.programs import programs
 from tests.scalar_expand import Bad, Expander, canonical, of_table
 
+
 def inside(finding, statement):
     """Whether a finding, or a call that led to it, stands in a statement."""
     spans = [finding.location, *(n.location for n in finding.notes)]

@@ -1,0 +1,196 @@
+"""The collective of a schedule: its operator, root and counts, and the buffers it works in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from schedlang.expand.frame import fail
+from schedlang.expand.program import did_you_mean
+from schedlang.expand.values import Array, Interval, Items, Value, as_items, longest, plain
+from schedlang.ir.table import Buffer, Collective
+from schedlang.ops import COLLECTIVES, REDUCE_OPS, CollectiveKind
+from schedlang.syntax import tree as t
+
+if TYPE_CHECKING:
+    from schedlang.expand.declare import Declarations
+
+
+def collective(d: Declarations, s: t.CollectiveStmt) -> Collective:
+    """What a `collective` statement says; its `ensure` statements and whether its counts are read come later.
+
+    Raises Fail SL205, SL206, SL222.
+    """
+    kind = d.kind
+    given = _arguments(d, s, kind)
+    op, root, counts = None, None, None
+    if "op" in kind.arguments:
+        op = _op(d, s, given.get("op"))
+    elif d.op is not None:
+        raise fail("SL206", f"{kind.name} combines nothing, so it has no operator to replace by `{d.op}`",
+                   s.span, d.root)
+    if "root" in given:
+        value = d.evaluate.integer(given["root"], d.root, d.module)
+        assert isinstance(value, int)
+        if not 0 <= value < d.ranks:
+            raise fail(
+                "SL222", f"root {value} is not among the ranks 0..{d.ranks - 1}", given["root"].span, d.root
+            )
+        root = value
+    if "counts" in given:
+        before, d.root.read = d.root.read, set()
+        counts = _counts(d, given["counts"], kind)
+        d.counts_names, d.root.read = d.root.read - {"ranks"}, before
+    inplace = _inplace(d, s, kind)
+    return Collective(kind.name, op, root, inplace, counts, location=s.span)
+
+
+def _arguments(d: Declarations, s: t.CollectiveStmt, kind: CollectiveKind) -> dict[str, t.Expr]:
+    form = f"`{kind.name}({', '.join(kind.arguments)})`" if kind.arguments else f"`{kind.name}`"
+    given: dict[str, t.Expr] = {}
+    free = list(kind.arguments)
+    for a in s.arguments:
+        name = a.name
+        if name is None:
+            if not free:
+                raise fail("SL205", f"too many arguments; the form is {form}", a.span, d.root)
+            name = free[0]
+        elif name not in kind.arguments:
+            raise fail("SL205", f"{kind.name} has no argument `{name}`; the form is {form}", a.span, d.root,
+                       help=did_you_mean(name, kind.arguments))
+        elif name in given:
+            raise fail("SL205", f"argument `{name}` is given twice", a.span, d.root)
+        if name in free:
+            free.remove(name)
+        given[name] = a.value
+    missing = [name for name in free if not (name == "op" and kind.name == "custom")]
+    if missing:
+        raise fail("SL205", f"{kind.name} lacks its argument `{missing[0]}`; the form is {form}", s.span, d.root)
+    return given
+
+
+def _op(d: Declarations, s: t.CollectiveStmt, given: t.Expr | None) -> str | None:
+    said: str | None = None
+    if given is not None:
+        value = d.evaluate(given, d.root, d.module)
+        if not isinstance(value, str) or value not in REDUCE_OPS:
+            raise fail(
+                "SL205",
+                f"`{given.span.text}` is no reduction operator",
+                given.span,
+                d.root,
+                help=did_you_mean(str(value), list(REDUCE_OPS)) or "the operators are " + ", ".join(REDUCE_OPS),
+            )
+        said = value
+    for e in _ensures(d.schedule.body) if s.name == "custom" else ():
+        if isinstance(e.value, t.EnsureMany):
+            if said is not None and e.value.op != said:
+                raise fail("SL205", f"this ensures a {e.value.op}, but the operator of the schedule is {said}",
+                           e.value.span, d.root, help="a schedule has one operator")
+            said = e.value.op
+    if d.op is not None and said is None:
+        raise fail("SL206", f"this collective combines nothing, so it has no operator to replace by `{d.op}`",
+                   s.span, d.root)
+    return d.op or said
+
+
+def _counts(d: Declarations, given: t.Expr, kind: CollectiveKind) -> Array:
+    value: Value = d.evaluate.list(given, d.root, d.module)
+    n = d.ranks
+    shape = (n, n) if kind.name == "alltoallv" else (n,)
+    wanted = f"{n} lists of {n} integers" if len(shape) == 2 else f"a list of {n} integers"
+    if isinstance(value, Interval):
+        if longest(value) != n:
+            raise fail("SL205", f"`counts` must be {wanted}", given.span, d.root)
+        value = as_items(value, 1)
+    assert isinstance(value, Items)
+    rows = plain(value)
+    if len(shape) == 2:
+        fits = len(rows) == n and all(isinstance(r, list) and len(r) == n for r in rows)
+        flat: list[Any] = [x for r in rows for x in r] if fits else []
+    else:
+        fits, flat = len(rows) == n, rows
+    if not fits or any(isinstance(x, bool) or not isinstance(x, int) for x in flat):
+        raise fail("SL205", f"`counts` must be {wanted}", given.span, d.root)
+    if any(x < 0 for x in flat):
+        raise fail("SL205", f"a count is negative: {next(x for x in flat if x < 0)}", given.span, d.root)
+    if sum(flat) > (1 << 62):
+        raise fail("SL205", "the counts add up to more than 2^62 elements", given.span, d.root)
+    return np.array(rows, np.int64).reshape(shape)
+
+
+def _inplace(d: Declarations, s: t.CollectiveStmt, kind: CollectiveKind) -> bool:
+    if s.inplace is not None and s.outofplace:
+        raise fail("SL205", "`inplace` and `outofplace` exclude each other", s.span, d.root)
+    if kind.family in ("barrier", "custom"):
+        if s.inplace is not None or s.outofplace:
+            raise fail(
+                "SL205",
+                f"{kind.name} has no `{'outofplace' if s.outofplace else 'inplace'}` form",
+                s.span,
+                d.root,
+            )
+        return kind.family == "barrier" or not any(
+            b.name in ("input", "output")
+            for d in d.schedule.body
+            if isinstance(d, t.BufferStmt)
+            for b in d.buffers
+        )
+    inplace = kind.family == "whole" and not s.outofplace
+    if s.inplace is not None:
+        value = d.evaluate.boolean(s.inplace, d.root, d.module)
+        assert isinstance(value, bool)
+        inplace = value
+    if inplace and kind.long == "both":
+        raise fail("SL205", f"{kind.name} has no `inplace` form: each part of the buffer is sent and received into",
+                   s.span, d.root)
+    return inplace
+
+
+def collective_buffers(d: Declarations, c: Collective) -> list[Buffer]:
+    """The buffers that a collective brings; those of a custom one are declared. Raises Fail SL205."""
+    kind, n, chunks, at_ = COLLECTIVES[c.name], d.ranks, d.chunks, d.statement.span
+    declared = next((s.span for s in d.schedule.body if isinstance(s, t.ChunksStmt)), at_)
+    if kind.family == "custom":
+        return []
+    if (kind.family == "barrier" and chunks != 1) or (kind.family == "vector" and chunks != n):
+        raise fail(
+            "SL205",
+            f"{kind.name} has {1 if kind.family == 'barrier' else n} chunks, not {chunks}",
+            declared,
+            d.root,
+            help="leave out the `chunks` line",
+        )
+    if kind.family == "blocked" and chunks % n:
+        raise fail(
+            "SL205",
+            f"the buffer of {kind.name} is {n} equal blocks, which {chunks} chunks cannot make",
+            declared,
+            d.root,
+            help=f"take a multiple of {n}",
+        )
+    if c.inplace:
+        return [Buffer("data", chunks, role="data")]
+
+    def one(name: str) -> Buffer:
+        long = kind.long in (None, "both", name)
+        only = c.root if kind.rooted and kind.long == name else None
+        return Buffer(name, chunks if long else chunks // n, role=name, only=only)
+
+    return [one("input"), one("output")]
+
+
+def _ensures(body: tuple[t.Stmt, ...]) -> list[t.Ensure]:
+    found = []
+    for s in body:
+        match s:
+            case t.Ensure():
+                found.append(s)
+            case t.For() | t.Stream():
+                found += _ensures(s.body)
+            case t.If():
+                for _, inner in s.branches:
+                    found += _ensures(inner)
+                found += _ensures(s.otherwise)
+    return found
