@@ -65,7 +65,6 @@ def table_from_rows(rows: Iterable[Mapping[str, Any]], *, ranks: int, collective
             values["from_buffer"], values["from_chunk"] = place[row["from_buffer"]], row["from_chunk"]
         emit(**values)
     filled: dict[str, Any] = {c: np.array(cells, DTYPES[c]) for c, cells in columns.items()}
-    arrays: dict[str, Any] = {c: np.array(cells, DTYPES[c]) for c, cells in columns.items()}
     return OpTable(
         name=name, ranks=ranks, params=dict(params or {}), collective=collective, chunks=chunks, buffers=buffers,
         streams=tuple(streams), events=tuple(e for e, _ in events), event_indices=tuple(i for _, i in events),

@@ -42,8 +42,8 @@ def _ensures(table: OpTable, ensures: Ensures) -> Ensures:
         at = int(np.argmin(roles[ensures.buffer]))
         name = table.buffers[int(ensures.buffer[at])].name
         where = ensures.location[at] if ensures.location else table.location
-        raise SchedError(error("SL211", f"{table.name} has no reverse: a result stands in {name}, where no value of the "
-                               "reverse could start", where, help="Ensure what `output` or `data` holds."))
+        raise SchedError(error("SL211", f"{table.name} has no reverse: a result stands in {name}, where no value of "
+                               "the reverse could start", where, help="Ensure what `output` or `data` holds."))
     lengths = np.diff(ensures.starts)
     target = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((target, ensures.source_chunk, ensures.source_rank, ensures.source_buffer))
