@@ -45,8 +45,8 @@ class Taken:
 
 def is_array(value: Any) -> bool:
     """Whether ``value`` is an array of some library, rather than a list of them."""
-    return not isinstance(value, (list, tuple, dict)) and (
-        isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__dlpack__") or hasattr(value, "__array_namespace__"))
+    return isinstance(value, (np.ndarray, np.generic)) or any(
+        hasattr(value, name) for name in ("__dlpack__", "__array_namespace__"))
 
 
 def take(value: Any, what: str) -> Taken:

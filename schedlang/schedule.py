@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -114,7 +114,3 @@ class Schedule:
         if verify:
             self.require_right()            # of every operator alike: each contribution counts exactly once
         return call(self.table, inputs, runner, op=op, accumulate=accumulate, progress=progress)
-
-    def run(self, inputs: Sequence[Any], **options: Any) -> Any:
-        """The same as calling the schedule."""
-        return self(inputs, **options)

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from schedlang.backends.numpy.moves import Plan, spread
+from schedlang.backends.numpy.moves import Plan
+from schedlang.backends.numpy.temporaries import spread
 from schedlang.binding import Bound, index_of, starts
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import NONE, Array, OpTable

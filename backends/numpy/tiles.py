@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from schedlang.backend import Progress
-from schedlang.backends.numpy.moves import Plan, spread
+from schedlang.backends.numpy.moves import Plan
+from schedlang.backends.numpy.temporaries import spread
 from schedlang.ir.table import NONE, Array
 
 Ufunc = Callable[..., Any]
@@ -62,9 +63,11 @@ def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], moved
     longest = max((int(p.lengths.max(initial=0)) for p in (*inputs, *outputs)), default=0)
     if longest == 0:
         return
-    size = longest * held.itemsize * float(plan.count.mean()) if len(plan) else 0.0
-    views = len(plan) <= VIEWED_MOVES and size >= VIEWED_BYTES
-    width = _width(plan, longest, held.itemsize, views)
+    each = held.itemsize * (float(plan.count.mean()) if len(plan) else 1.0)     # bytes of a move per element of a chunk
+    views = len(plan) <= VIEWED_MOVES and longest * each >= VIEWED_BYTES
+    fits = TILE_BYTES // (max(1, plan.locations + plan.temporaries) * held.itemsize)
+    least = int(ROW_BYTES / each) if views else FEW_BYTES // held.itemsize
+    width = max(1, min(longest, max(fits, least)))
     memory = np.zeros((plan.locations + plan.temporaries, width), held)
     combine = _combiner(op, held, rounded)
     program = list(_viewing(plan, memory, combine) if views else _gathering(plan, memory, combine))
@@ -85,13 +88,6 @@ def execute(plan: Plan, inputs: Sequence[Piece], outputs: Sequence[Piece], moved
                 mover.store(start)
             if progress is not None:
                 progress(min(1.0, (start + width) / longest))
-
-
-def _width(plan: Plan, longest: int, itemsize: int, views: bool) -> int:
-    """How many elements of each location a tile has."""
-    fits = TILE_BYTES // (max(1, plan.locations + plan.temporaries) * itemsize)
-    least = int(ROW_BYTES / (itemsize * float(plan.count.mean()))) if views else FEW_BYTES // itemsize
-    return max(1, min(longest, max(fits, least)))
 
 
 def _combiner(op: str | None, held: np.dtype[Any], rounded: np.dtype[Any]) -> Callable[[Array, Array, Array], None]:

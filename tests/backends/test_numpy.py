@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schedlang import reference
 from schedlang.backends.numpy import backend, tiles
-from schedlang.backends.numpy.moves import _colour
+from schedlang.backends.numpy.temporaries import colour
 from schedlang.diagnostics import SchedError
 from schedlang.dtypes import DTYPES, require_defined
 from schedlang.interpret import backend as interpreter
@@ -200,7 +200,7 @@ def test_averages_of_integers_truncate():
 def test_temporary_places_never_overlap_and_are_as_few_as_can_be(intervals):
     start = np.array([a for a, _ in intervals], np.int64)
     end = np.array([a + n for a, n in intervals], np.int64)
-    slots, used = _colour(start, end)
+    slots, used = colour(start, end)
     alive = [[k for k in range(len(start)) if start[k] <= t <= end[k]] for t in range(30)]
     assert used == max(map(len, alive))
     for here in alive:
