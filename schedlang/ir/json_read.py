@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from schedlang.diagnostics import SchedError, error
+from schedlang.diagnostics import SchedError
 from schedlang.ir import legal
 from schedlang.ir.buffers import standard_buffers
+from schedlang.ir.json_text import INT64, Bad, Reader, integer, list_in, member, name_in, object_in, place_in, shown
 from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, Ensures, OpTable, Site
 from schedlang.ops import COLLECTIVES, REDUCE_OPS, Op
-from schedlang.source import Location, Place, Source
-
-_INT32, _INT64 = (1 << 31) - 1, (1 << 63) - 1
+from schedlang.source import Location, Place
 
 _COMMON = ("id", "rank", "stream", "step", "op", "line", "file")
 _FIELDS = {
@@ -36,10 +32,6 @@ _ALL_FIELDS = tuple(dict.fromkeys((*_COMMON, *(f for fields in _FIELDS.values() 
 _KINDS = {op.name.lower(): op for op in Op}
 
 
-class _Bad(Exception):
-    """A complaint; whoever knows the place turns it into a SchedError."""
-
-
 def loads(text: str, path: str) -> OpTable:
     """The table that a text in JSON form describes. ``path`` is what messages call the text.
 
@@ -47,18 +39,18 @@ def loads(text: str, path: str) -> OpTable:
     and the field for everything that breaks the rules of the format; what only a faulty schedule would do (an index off
     its buffer, a rank that there is not) is left to ``legal.faults``.
     """
-    reader = _Reader(text, path)
+    reader = Reader(text, path)
     top: dict[str, Any] = {}
     rows: list[tuple[int, Any]] = []
     try:
         for key, value in reader.top():
             if key in top:
-                raise _Bad(f"the field {key!r} stands there twice")
+                raise Bad(f"the field {key!r} stands there twice")
             top[key] = value
             if key == "ops":
                 rows = value
         table = _table(top, rows, reader)
-    except _Bad as e:
+    except Bad as e:
         reader.fail(str(e))
     except RecursionError:
         reader.fail("the text nests too deep")
@@ -69,175 +61,34 @@ def loads(text: str, path: str) -> OpTable:
     return table
 
 
-class _Reader:
-    """A JSON text read member by member, so that each row's offset is known. ``at`` is where the reading stands."""
-
-    def __init__(self, text: str, path: str) -> None:
-        self.text, self.path, self.at = text, path, 0
-        self.source = Source(path, text)
-        self.decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
-
-    def place(self, offset: int) -> Place:
-        return Place(self.path, *self.source.position(offset))
-
-    def fail(self, why: str) -> NoReturn:
-        raise SchedError(error("SL107", why, self.place(min(self.at, len(self.text))),
-                               help="`schedlang compile FILE --target json` shows what the format looks like."))
-
-    def _next(self) -> str:
-        """The next character that is no white space; empty at the end."""
-        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches everywhere
-        return self.text[self.at : self.at + 1]
-
-    def _expect(self, characters: str) -> str:
-        found = self._next()
-        if not found or found not in characters:
-            wanted = " or ".join(repr(c) for c in characters)
-            raise _Bad(f"this is not JSON: {wanted} should stand here" + (f", not {found!r}" if found else ""))
-        self.at += 1
-        return found
-
-    def _value(self) -> Any:
-        self._next()
-        try:
-            value, self.at = self.decoder.raw_decode(self.text, self.at)
-        except json.JSONDecodeError as e:
-            self.at = e.pos
-            raise _Bad(f"this is not JSON: {e.msg[:1].lower()}{e.msg[1:]}") from None
-        except ValueError:  # an integer with more digits than Python reads
-            raise _Bad("a number with too many digits") from None
-        return value
-
-    def top(self) -> Iterator[tuple[str, Any]]:
-        """The members of the outermost object; the value of ``ops`` is a list of (offset, row)."""
-        if self._next() != "{":
-            raise _Bad("this is not an op table: an object in braces should stand here")
-        self.at += 1
-        more = self._next() != "}"
-        if not more:
-            self.at += 1
-        while more:
-            if self._next() != '"':
-                raise _Bad("this is not JSON: the name of a field in double quotes should stand here")
-            key = self._value()
-            self._expect(":")
-            start = self.at
-            value = list(self._rows()) if key == "ops" else self._value()
-            end, self.at = self.at, start
-            yield key, value
-            self.at = end
-            more = self._expect(",}") == ","
-        if self._next():
-            raise _Bad("something stands after the end of the table")
-
-    def _rows(self) -> Iterator[tuple[int, Any]]:
-        if self._next() != "[":
-            raise _Bad("ops should be a list")
-        self.at += 1
-        more = self._next() != "]"
-        if not more:
-            self.at += 1
-        while more:
-            self._next()
-            start = self.at
-            yield start, self._value()
-            more = self._expect(",]") == ","
-
-
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Bad(f"the field {next(n for n in names if names.count(n) > 1)!r} stands there twice")
-    return members
-
-
-def _constant(name: str) -> NoReturn:
-    raise _Bad(f"{name} is not a number of JSON")
-
-
-# Fields ------------------------------------------------------------------------------------------------------------
-
-
-def _show(value: Any) -> str:
-    if type(value) is int and value.bit_length() > 200:
-        return "a huge number"
-    text = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else json.dumps(value)
-    return text if len(text) <= 60 else text[:56] + " ..."
-
-
-def _get(form: Mapping[str, Any], name: str) -> Any:
-    if name not in form:
-        raise _Bad(f"{name} is missing")
-    return form[name]
-
-
-def _integer(value: Any, name: str, low: int = 0, high: int = _INT32) -> int:
-    if type(value) is not int:
-        raise _Bad(f"{name} should be an integer, not {_show(value)}")
-    if not low <= value <= high:
-        raise _Bad(f"{name} is {_show(value)}; it can be {low} to {high}")
-    return value
-
-
-def _name(value: Any, name: str) -> str:
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise _Bad(f"{name} should be a name in printable characters, not {_show(value)}")
-    return value
-
-
-def _list(value: Any, name: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise _Bad(f"{name} should be a list, not {_show(value)}")
-    return value
-
-
-def _dict(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Bad(f"{name} should be an object, not {_show(value)}")
-    return value
-
-
-def _place(form: Mapping[str, Any], file: str) -> Place | None:
-    if form.get("line") is None:
-        if form.get("file") is not None:
-            raise _Bad("file is given without a line")
-        return None
-    own = form.get("file")
-    return Place(file if own is None else _name(own, "file"), _integer(form["line"], "line", 1))
-
-
 # The table ---------------------------------------------------------------------------------------------------------
 
 
-def _table(top: dict[str, Any], rows: list[tuple[int, Any]], reader: _Reader) -> OpTable:
+def _table(top: dict[str, Any], rows: list[tuple[int, Any]], reader: Reader) -> OpTable:
     reader.at = 0
-    if _get(top, "format") != "schedlang-ops":
-        raise _Bad(f'format should be "schedlang-ops", not {_show(top["format"])}')
-    if _integer(_get(top, "version"), "version", 1) != 1:
-        raise _Bad(f"version is {top['version']}; this program reads version 1")
-    ranks = _integer(_get(top, "ranks"), "ranks", 1)
-    file = reader.path if top.get("file") is None else _name(top["file"], "file")
-    form = _dict(_get(top, "collective"), "collective")
+    if member(top, "format") != "schedlang-ops":
+        raise Bad(f'format should be "schedlang-ops", not {shown(top["format"])}')
+    if integer(member(top, "version"), "version", 1) != 1:
+        raise Bad(f"version is {top['version']}; this program reads version 1")
+    ranks = integer(member(top, "ranks"), "ranks", 1)
+    file = reader.path if top.get("file") is None else name_in(top["file"], "file")
+    form = object_in(member(top, "collective"), "collective")
     collective = _collective(form, ranks)
-    buffers = _buffers(_list(_get(top, "buffers"), "buffers"))
+    buffers = _buffers(list_in(member(top, "buffers"), "buffers"))
     chunks = _chunks(top, collective, ranks, buffers)
     buffers = _with_roles(buffers, collective, ranks, chunks)
     if form.get("ensures") is not None:
-        collective = replace(collective, ensures=_ensures(_list(form["ensures"], "ensures"), buffers, ranks, file))
-    params = _dict(top.get("params", {}), "params")
+        collective = replace(collective, ensures=_ensures(list_in(form["ensures"], "ensures"), buffers, ranks, file))
+    params = object_in(top.get("params", {}), "params")
     for name, value in params.items():
-        _parameter(value, f"the parameter {_show(name)}")
-    _get(top, "ops")
+        _parameter(value, f"the parameter {name_in(name, 'a parameter')}")
+    member(top, "ops")
     columns = _Rows(buffers, file, reader)
     for i, (offset, row) in enumerate(rows):
         reader.at = offset
         columns.add(i, row)
     reader.at = 0
-    return OpTable(name=_name(_get(top, "schedule"), "schedule"), ranks=ranks, params=params, collective=collective,
+    return OpTable(name=name_in(member(top, "schedule"), "schedule"), ranks=ranks, params=params, collective=collective,
                    chunks=chunks, buffers=buffers, **columns.finish(), location=Place(reader.path, 1))
 
 
@@ -246,56 +97,58 @@ def _parameter(value: Any, name: str) -> None:
         for v in value:
             _parameter(v, name)
     elif type(value) is int:
-        _integer(value, name, -_INT64 - 1, _INT64)
-    elif not isinstance(value, (bool, str)):
-        raise _Bad(f"{name} should be an integer, true, false, a text or a list of those, not {_show(value)}")
+        integer(value, name, -INT64 - 1, INT64)
+    elif isinstance(value, str):
+        name_in(value, name)
+    elif not isinstance(value, bool):
+        raise Bad(f"{name} should be an integer, true, false, a text or a list of those, not {shown(value)}")
 
 
 def _collective(form: dict[str, Any], ranks: int) -> Collective:
-    name = _get(form, "name")
+    name = member(form, "name")
     if not isinstance(name, str) or name not in COLLECTIVES:
-        raise _Bad(f"there is no collective {_show(name)}; there are {', '.join(COLLECTIVES)}")
+        raise Bad(f"there is no collective {shown(name)}; there are {', '.join(COLLECTIVES)}")
     kind, op, root, counts = COLLECTIVES[name], form.get("op"), form.get("root"), form.get("counts")
     if op is not None and (not isinstance(op, str) or op not in REDUCE_OPS):
-        raise _Bad(f"there is no reduction operator {_show(op)}; there are {', '.join(REDUCE_OPS)}")
+        raise Bad(f"there is no reduction operator {shown(op)}; there are {', '.join(REDUCE_OPS)}")
     inplace = form.get("inplace", kind.family in ("whole", "barrier", "custom"))
     if not isinstance(inplace, bool):
-        raise _Bad(f"inplace should be true or false, not {_show(inplace)}")
+        raise Bad(f"inplace should be true or false, not {shown(inplace)}")
     counts_read = form.get("counts_read", counts is not None)
     if not isinstance(counts_read, bool):
-        raise _Bad(f"counts_read should be true or false, not {_show(counts_read)}")
-    return Collective(name, op, None if root is None else _integer(root, "root", 0, ranks - 1), inplace,
-                      None if counts is None else _counts(_list(counts, "counts")), counts_read=counts_read)
+        raise Bad(f"counts_read should be true or false, not {shown(counts_read)}")
+    return Collective(name, op, None if root is None else integer(root, "root", 0, ranks - 1), inplace,
+                      None if counts is None else _counts(list_in(counts, "counts")), counts_read=counts_read)
 
 
 def _counts(values: list[Any]) -> Array:
     matrix = [v if isinstance(v, list) else [v] for v in values]
-    flat = [_integer(v, "an element of counts", 0, _INT64) for row in matrix for v in row]
-    if sum(flat) > _INT64:
-        raise _Bad("the counts add up to more than 64 bits hold")
+    flat = [integer(v, "an element of counts", 0, INT64) for row in matrix for v in row]
+    if sum(flat) > INT64:
+        raise Bad("the counts add up to more than 64 bits hold")
     nested = {isinstance(v, list) for v in values}
     if len(nested) > 1 or len({len(row) for row in matrix}) > 1:
-        raise _Bad("counts should be a list of integers, or of lists of equal length")
+        raise Bad("counts should be a list of integers, or of lists of equal length")
     return np.array(flat, np.int64).reshape((len(values), -1) if nested == {True} else -1)
 
 
 def _buffers(forms: list[Any]) -> tuple[Buffer, ...]:
     buffers: list[Buffer] = []
     for i, form in enumerate(forms):
-        form = _dict(form, f"buffer {i}")
-        name = _name(_get(form, "name"), f"the name of buffer {i}")
+        form = object_in(form, f"buffer {i}")
+        name = name_in(member(form, "name"), f"the name of buffer {i}")
         if any(b.name == name for b in buffers):
-            raise _Bad(f"there are two buffers called {name}")
+            raise Bad(f"there are two buffers called {name}")
         place = form.get("place", "device")
         if place not in ("device", "host"):
-            raise _Bad(f'the place of buffer {name} should be "device" or "host", not {_show(place)}')
-        buffers.append(Buffer(name, _integer(_get(form, "chunks"), f"chunks of buffer {name}"), place))
+            raise Bad(f'the place of buffer {name} should be "device" or "host", not {shown(place)}')
+        buffers.append(Buffer(name, integer(member(form, "chunks"), f"chunks of buffer {name}"), place))
     return tuple(buffers)
 
 
 def _chunks(top: dict[str, Any], collective: Collective, ranks: int, buffers: tuple[Buffer, ...]) -> int:
     if top.get("chunks") is not None:
-        return _integer(top["chunks"], "chunks", 0)
+        return integer(top["chunks"], "chunks", 0)
     kind = COLLECTIVES[collective.name]
     if kind.family == "vector":
         return ranks
@@ -309,9 +162,9 @@ def _with_roles(buffers: tuple[Buffer, ...], collective: Collective, ranks: int,
     try:
         wanted = {b.name: b for b in standard_buffers(collective, ranks, chunks)}
     except ValueError as e:
-        raise _Bad(str(e)) from None
+        raise Bad(str(e)) from None
     if missing := next((name for name in wanted if all(b.name != name for b in buffers)), None):
-        raise _Bad(f"buffer {missing} of {collective.name} is missing")
+        raise Bad(f"buffer {missing} of {collective.name} is missing")
     return tuple(replace(b, role=wanted[b.name].role, only=wanted[b.name].only) if b.name in wanted else b
                  for b in buffers)
 
@@ -323,22 +176,22 @@ def _ensures(forms: list[Any], buffers: tuple[Buffer, ...], ranks: int, file: st
     starts, places = [0], []
 
     def at(form: Any, where: str) -> tuple[int, int, int]:
-        form = _dict(form, where)
-        name = _get(form, "buffer")
+        form = object_in(form, where)
+        name = member(form, "buffer")
         if not isinstance(name, str) or name not in index:
-            raise _Bad(f"{where} speaks of a buffer {_show(name)}, which there is not")
+            raise Bad(f"{where} speaks of a buffer {shown(name)}, which there is not")
         buffer = buffers[index[name]]
-        return (index[name], _integer(_get(form, "rank"), f"rank in {where}", 0, ranks - 1),
-                _integer(_get(form, "chunk"), f"chunk of {name} in {where}", 0, buffer.chunks - 1))
+        return (index[name], integer(member(form, "rank"), f"rank in {where}", 0, ranks - 1),
+                integer(member(form, "chunk"), f"chunk of {name} in {where}", 0, buffer.chunks - 1))
 
     for i, form in enumerate(forms):
         targets.append(at(form, f"ensure {i}"))
-        of = _list(_get(form, "of"), f"of in ensure {i}")
+        of = list_in(member(form, "of"), f"of in ensure {i}")
         if not of:
-            raise _Bad(f"of in ensure {i} is empty; a result is made of one value at least")
+            raise Bad(f"of in ensure {i} is empty; a result is made of one value at least")
         sources += [at(s, f"of in ensure {i}") for s in of]
         starts.append(len(sources))
-        places.append(_place(form, file))
+        places.append(place_in(form, file))
     b, r, c = np.array(targets, np.int32).reshape(-1, 3).T
     sb, sr, sc = np.array(sources, np.int32).reshape(-1, 3).T
     return Ensures(b, r, c, np.array(starts, np.int64), sb, sr, sc, tuple(places))
@@ -347,7 +200,7 @@ def _ensures(forms: list[Any], buffers: tuple[Buffer, ...], ranks: int, file: st
 class _Rows:
     """The columns of a table, row after row."""
 
-    def __init__(self, buffers: tuple[Buffer, ...], file: str, reader: _Reader) -> None:
+    def __init__(self, buffers: tuple[Buffer, ...], file: str, reader: Reader) -> None:
         self.buffers = {b.name: i for i, b in enumerate(buffers)}
         self.file, self.reader = file, reader
         self.streams: dict[str, int] = {}
@@ -358,24 +211,24 @@ class _Rows:
         self.strange: set[str] = set()
 
     def add(self, i: int, row: Any) -> None:
-        """Takes the next row. Raises _Bad naming it."""
+        """Takes the next row. Raises Bad naming it."""
         try:
-            self._add(i, _dict(row, "a row"))
-        except _Bad as e:
-            raise _Bad(f"row {i}: {e}") from None
+            self._add(i, object_in(row, "a row"))
+        except Bad as e:
+            raise Bad(f"row {i}: {e}") from None
 
     def _add(self, i: int, row: dict[str, Any]) -> None:
-        if _integer(_get(row, "id"), "id") != i:
-            raise _Bad(f"id is {row['id']}; rows are numbered from 0 in their order")
-        kind = _get(row, "op")
+        if integer(member(row, "id"), "id") != i:
+            raise Bad(f"id is {row['id']}; rows are numbered from 0 in their order")
+        kind = member(row, "op")
         if not isinstance(kind, str) or kind not in _KINDS:
-            raise _Bad(f"there is no op {_show(kind)}; there are {', '.join(_KINDS)}")
+            raise Bad(f"there is no op {shown(kind)}; there are {', '.join(_KINDS)}")
         op = _KINDS[kind]
         self._check_names(row, op)
-        rank, step = _integer(_get(row, "rank"), "rank"), _integer(_get(row, "step"), "step")
-        stream_name = _name(_get(row, "stream"), "stream")
+        rank, step = integer(member(row, "rank"), "rank"), integer(member(row, "step"), "step")
+        stream_name = name_in(member(row, "stream"), "stream")
         stream = self.streams.setdefault(stream_name, len(self.streams))
-        place = _place(row, self.file) or self.reader.place(self.reader.at)
+        place = place_in(row, self.file) or self.reader.place(self.reader.at)
         site = self.site_of.setdefault(place, len(self.site_of))
         turns = self.sites.setdefault(place, [])
         turns.append(i)
@@ -384,23 +237,23 @@ class _Rows:
         if op >= Op.RECORD:
             event = self._event(row)
         else:
-            of = NONE if row.get("of") is None else _integer(row["of"], "of")
+            of = NONE if row.get("of") is None else integer(row["of"], "of")
             buffer, chunk = self._target(row, op, of)
-            count = _integer(row.get("count", 1), "count", 1)
+            count = integer(row.get("count", 1), "count", 1)
         if op <= Op.REDUCE_RECV:
-            peer = _integer(_get(row, "peer"), "peer")
-            chan_name = stream_name if row.get("chan") is None else _name(row["chan"], "chan")
+            peer = integer(member(row, "peer"), "peer")
+            chan_name = stream_name if row.get("chan") is None else name_in(row["chan"], "chan")
             chan = self.streams.setdefault(chan_name, len(self.streams))
         if Op.REDUCE_RECV <= op <= Op.REDUCE:
             if op is Op.REDUCE_RECV and row.get("from_buffer") is None:
                 if buffer == NONE:
-                    raise _Bad("from_buffer is missing; a reduce_recv that stores nothing needs its local operand")
+                    raise Bad("from_buffer is missing; a reduce_recv that stores nothing needs its local operand")
                 if row.get("from_chunk") is not None:
-                    raise _Bad("from_chunk is given without from_buffer")
+                    raise Bad("from_chunk is given without from_buffer")
                 from_buffer, from_chunk = buffer, chunk
             else:
-                from_buffer = self._buffer(_get(row, "from_buffer"), "from_buffer")
-                from_chunk = _integer(_get(row, "from_chunk"), "from_chunk")
+                from_buffer = self._buffer(member(row, "from_buffer"), "from_buffer")
+                from_chunk = integer(member(row, "from_chunk"), "from_chunk")
         self.cells.append((op, rank, stream, step, buffer, chunk, count, peer, chan, from_buffer, from_chunk, of, event,
                            site, len(turns) - 1))
 
@@ -409,35 +262,35 @@ class _Rows:
             if name in _COMMON or name in _FIELDS[op] or value is None:
                 continue
             if name in _ALL_FIELDS:
-                raise _Bad(f"a {op.name.lower()} has no {name}")
+                raise Bad(f"a {op.name.lower()} has no {name}")
             if name not in self.strange:
                 self.strange.add(name)
                 if near := get_close_matches(name, _ALL_FIELDS, 1, 0.8):
-                    raise _Bad(f"there is no field {name}; did you mean {near[0]}?")
+                    raise Bad(f"there is no field {shown(name)}; did you mean {near[0]}?")
 
     def _buffer(self, value: Any, name: str) -> int:
         if not isinstance(value, str) or value not in self.buffers:
-            raise _Bad(f"{name} is {_show(value)}; there are {', '.join(self.buffers) or 'no buffers'}")
+            raise Bad(f"{name} is {shown(value)}; there are {', '.join(self.buffers) or 'no buffers'}")
         return self.buffers[value]
 
     def _target(self, row: dict[str, Any], op: Op, of: int) -> tuple[int, int]:
         """Buffer and chunk. A fused send that does not say takes those of its receive."""
         if of != NONE and "buffer" not in row:
             if of >= len(self.cells):
-                raise _Bad(f"of is {of}; a fused send stands after its receive")
+                raise Bad(f"of is {of}; a fused send stands after its receive")
             return self.cells[of][4], self.cells[of][5]
-        if _get(row, "buffer") is None:
+        if member(row, "buffer") is None:
             if op is Op.COPY or op is Op.REDUCE or (op is Op.SEND and of == NONE):
-                raise _Bad("buffer is null; only a receive may store nothing")
+                raise Bad("buffer is null; only a receive may store nothing")
             if row.get("chunk") not in (None, 0):
-                raise _Bad(f"chunk is {_show(row['chunk'])}, but there is no buffer")
+                raise Bad(f"chunk is {shown(row['chunk'])}, but there is no buffer")
             return NONE, 0
-        return self._buffer(row["buffer"], "buffer"), _integer(_get(row, "chunk"), "chunk")
+        return self._buffer(row["buffer"], "buffer"), integer(member(row, "chunk"), "chunk")
 
     def _event(self, row: dict[str, Any]) -> int:
-        name, index = _name(_get(row, "event"), "event"), row.get("index")
+        name, index = name_in(member(row, "event"), "event"), row.get("index")
         values = index if isinstance(index, list) else [0 if index is None else index]
-        key = (name, tuple(_integer(v, "index", -_INT64 - 1, _INT64) for v in values))
+        key = (name, tuple(integer(v, "index", -INT64 - 1, INT64) for v in values))
         return self.events.setdefault(key, len(self.events))
 
     def finish(self) -> dict[str, Any]:
