@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -188,9 +189,9 @@ class Program:
     def _import(
         self, item: t.Import, source: Source, chain: tuple[str, ...], findings: list[Diagnostic]
     ) -> Module | None:
-        path = source.folder / item.path
+        path = os.path.normpath(source.folder / item.path)  # without "..": messages show it
         try:
-            imported = syntax.read(str(path))
+            imported = syntax.read(path)
         except SchedError as why:
             findings.append(error("SL106", f"cannot import \"{item.path}\": {why.diagnostics[0].message}", item.span))
             return None
