@@ -8,9 +8,11 @@ import pytest
 
 from schedlang.diagnostics import Diagnostic, SchedError, Severity
 from schedlang.expand import expand, load_program
+from schedlang.ir.table import OpTable
 from schedlang.syntax import parse_value
 from schedlang.verify import verify
-from schedlang.verify.order import Sends
+from schedlang.verify.sends import Sends
+from tests.comparison import MODELS, compare
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.sched"))
 MARK = re.compile(r"#!\s*(SL\d{3}|facts)(?::\s*(.*?))?\s*$")
@@ -38,7 +40,7 @@ def read_case(path: Path) -> Case:
     return case
 
 
-def judge(path: Path, case: Case) -> tuple[list[Diagnostic], dict]:
+def expanded(path: Path, case: Case) -> tuple[OpTable | None, list[Diagnostic]]:
     params = {}
     for pair in case.options.get("params", "").split():
         name, text = pair.split("=")
@@ -46,9 +48,13 @@ def judge(path: Path, case: Case) -> tuple[list[Diagnostic], dict]:
     try:
         program = load_program(str(path))
     except SchedError as e:
-        return list(e.diagnostics), {}
+        return None, list(e.diagnostics)
     limit = {"max_ops": int(case.options["max-ops"])} if "max-ops" in case.options else {}
-    table, findings = expand(program, path.stem, ranks=int(case.options["ranks"]), params=params, **limit)
+    return expand(program, path.stem, ranks=int(case.options["ranks"]), params=params, **limit)
+
+
+def judge(path: Path, case: Case) -> tuple[list[Diagnostic], dict]:
+    table, findings = expanded(path, case)
     if table is None:
         return findings, {}
     sends = {"sends": Sends.parse(case.options["sends"])} if "sends" in case.options else {}
@@ -73,6 +79,15 @@ def test_case(path: Path) -> None:
     for name, value in case.facts.items():
         said = facts[name]
         assert {True: "yes", False: "no"}.get(said, str(said)) == value
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_the_interpreter_says_the_same(path: Path) -> None:
+    table, _ = expanded(path, read_case(path))
+    if table is None:
+        pytest.skip("it does not expand")
+    for sends in MODELS:
+        assert compare(table, sends).disagreement is None
 
 
 def test_there_are_cases() -> None:
