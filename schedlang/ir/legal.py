@@ -55,7 +55,7 @@ def faults(table: OpTable) -> list[Diagnostic]:
     if table.ranks * chunks > MAX_OPS:
         found.append(error(
             "SL208", f"{table.ranks} ranks with {chunks} chunks of buffer each are {table.ranks * chunks} locations to "
-            f"follow, more than {MAX_OPS}", table.location, help="Take fewer chunks, or verify a smaller world."))
+            f"follow, more than {MAX_OPS}", table.location, help="take fewer chunks, or verify a smaller world"))
     broken: dict[_Fault, list[Array]] = {rule: [] for rule in _FAULTS}
     for block in _blocks(table):
         for rule, rows in broken.items():

@@ -40,7 +40,7 @@ def reverse(table: OpTable) -> OpTable:
     except CannotRun as e:
         raise SchedError(error("SL211", f"{table.name} cannot run to its end, so it has no reverse: {e}",
                                location(table, e.row), notes=[row_note(table, e.row)],
-                               help="Verify it on its own first.")) from None
+                               help="verify it on its own first")) from None
     _check_copies(flow)
     ways = _ways_back(flow)
     _check_sums(flow, ways)

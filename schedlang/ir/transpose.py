@@ -43,7 +43,7 @@ def _ensures(table: OpTable, ensures: Ensures) -> Ensures:
         name = table.buffers[int(ensures.buffer[at])].name
         where = ensures.location[at] if ensures.location else table.location
         raise SchedError(error("SL211", f"{table.name} has no reverse: a result stands in {name}, where no value of "
-                               "the reverse could start", where, help="Ensure what `output` or `data` holds."))
+                               "the reverse could start", where, help="`ensure` what `output` or `data` holds"))
     lengths = np.diff(ensures.starts)
     target = np.repeat(np.arange(len(lengths)), lengths)
     order = np.lexsort((target, ensures.source_chunk, ensures.source_rank, ensures.source_buffer))

@@ -1,5 +1,6 @@
 """The table of findings."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -38,3 +39,30 @@ def test_every_code_in_the_source_exists_and_every_code_is_used():
             used |= set(re.findall(r"\bSL\d{3}\b", path.read_text(encoding="utf-8")))
     assert used <= set(CODES), f"unknown codes in the source: {sorted(used - set(CODES))}"
     assert set(CODES) <= used, f"codes that nothing reports: {sorted(set(CODES) - used)}"
+
+
+SOURCES = [path for folder in (PACKAGE, PACKAGE.parent / "backends") for path in folder.rglob("*.py")
+           if "library" not in path.parts]
+
+
+def texts(node):
+    """The constant texts that an expression can begin with."""
+    match node:
+        case ast.Constant(str(text)):
+            yield text
+        case ast.JoinedStr([first, *_]):
+            yield from texts(first)
+        case ast.IfExp():
+            yield from [*texts(node.body), *texts(node.orelse)]
+        case ast.BoolOp():
+            for value in node.values:
+                yield from texts(value)
+        case ast.BinOp():
+            yield from texts(node.left)
+
+
+def test_helps_begin_with_a_small_letter():
+    helps = [text for path in SOURCES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+             if isinstance(node, ast.Call) and ast.unparse(node.func) != "click.option"
+             for k in node.keywords if k.arg == "help" for text in texts(k.value)]
+    assert len(helps) > 50 and [text for text in helps if text[:1].isupper()] == []
