@@ -4,6 +4,7 @@ Shares the parser and the resolution of names with the package, nothing else (`r
 taken from there). Not here: declarations out of order.
 """
 
+import itertools
 import math
 
 from schedlang.ops import COLLECTIVES
@@ -59,7 +60,7 @@ def value(e, names, module):
         case t.Bool():
             return e.value
         case t.Name():
-            return names[e.id] if e.id in names else e.id
+            return names.get(e.id, e.id)
         case t.ListExpr():
             return [sub(x) for x in e.items]
         case t.Range():
@@ -379,7 +380,7 @@ class Expander:
         for f in s.forwards:
             places.append(self.loc(f.into, names) if f.into else places[-1])
         ranks = [self.rank(e, names) for e in (s.source, s.target, *(f.target for f in s.forwards))]
-        for a, b in zip(ranks, ranks[1:]):
+        for a, b in itertools.pairwise(ranks):
             must(a != b, "SL224")
         for p in places:
             must(p[2] == what[2], "SL303")

@@ -42,6 +42,8 @@ def expand(program: Program, name: str, *, ranks: int | None = None, params: Map
             return _expand(program, name, ranks, dict(params or {}), op, max_ops)
         except SchedError as why:
             return None, list(why.diagnostics)
+        except Failed as why:
+            return None, why.findings
 
     return _with_room(run, program.root.schedules.get(name))
 
@@ -52,7 +54,8 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
     if op is not None and op not in REDUCE_OPS:
         raise SchedError(error("SL206", f"there is no reduction operator `{op}`", schedule.name_span,
                                help=did_you_mean(op, list(REDUCE_OPS)) or "the operators are " + ", ".join(REDUCE_OPS)))
-    max_ops = min(max_ops, (1 << 31) - 1)
+    expansions = Expansions(min(max_ops, (1 << 31) - 1))
+    expansions.check(schedule, program.root)
     sized = any(p.name == "ranks" for p in schedule.params)
     if ranks is not None and sized:
         if params.get("ranks", ranks) != ranks:
@@ -66,7 +69,6 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
         params["ranks"] = ranks
     elif ranks is not None:
         params = _for_world(schedule, program, ranks, params)
-    expansions = Expansions(max_ops)
     try:
         table = expansions.table(schedule, program.root, converted(schedule, params), op)
     except Failed as why:
@@ -121,13 +123,13 @@ def constant_value(expr: t.Expr) -> Value:
         return expr.id
     evaluate = Evaluator(MAX_OPS)
     try:
-        value = evaluate(expr, Frame(1), None)  # type: ignore[arg-type]
+        value = evaluate(expr, Frame(1), load_text("").root)
         if isinstance(value, Interval):
             value = evaluate.written(value, expr.span, Frame(1))
         plain: Value = at(value, 0) if isinstance(value, Items) else value  # type: ignore[assignment]
         return plain
     except Fail as why:
-        raise SchedError([why.finding] if why.finding is not None else []) from None
+        raise SchedError(why.findings) from None
 
 
 _STACK = 256 << 20

@@ -184,6 +184,7 @@ def lshift(a: Int, b: Int) -> Int:
     if isinstance(a, int) and isinstance(b, int):
         return _check(a << b) if a == 0 or b < 64 else _check(1 << 64)
     (a0, a1), (b0, b1) = bounds(a), bounds(b)
+    b0 = max(b0, 0)
     if b1 <= 62:
         lo, hi = min(a0 << b0, a0 << b1), max(a1 << b0, a1 << b1)
         if _fits(lo, hi):
@@ -203,7 +204,7 @@ def rshift(a: Int, b: Int) -> Int:
     if isinstance(a, int) and isinstance(b, int):
         return a >> min(b, 64)
     (a0, a1), (b0, b1) = bounds(a), bounds(b)
-    b0, b1 = min(b0, 64), min(b1, 64)
+    b0, b1 = min(max(b0, 0), 64), min(b1, 64)
     lo, hi = min(a0 >> b0, a0 >> b1), max(a1 >> b0, a1 >> b1)
     x, y = _operands(a, b, lo, hi)
     return Col(x >> np.minimum(y, 31 if x.dtype == np.int32 else 63), lo, hi)

@@ -73,7 +73,8 @@ def _arguments(d: Declarations, s: t.CollectiveStmt, kind: CollectiveKind) -> di
 def _op(d: Declarations, s: t.CollectiveStmt, given: t.Expr | None) -> str | None:
     said: str | None = None
     if given is not None:
-        value = d.evaluate(given, d.root, d.module)
+        unbound = isinstance(given, t.Name) and given.id not in d.root.names and given.id not in d.root.demand
+        value = given.id if unbound and isinstance(given, t.Name) else d.evaluate(given, d.root, d.module)
         if not isinstance(value, str) or value not in REDUCE_OPS:
             raise fail(
                 "SL205",

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic, Note
+from schedlang.diagnostics import Note
 from schedlang.expand.collective import collective, collective_buffers
 from schedlang.expand.evaluate import Evaluator
-from schedlang.expand.frame import Fail, Frame, fail, shown
+from schedlang.expand.frame import Fail, Findings, Frame, fail, shown
 from schedlang.expand.program import Module, did_you_mean
 from schedlang.expand.values import POISON, Array, Col, Poison, Value, at
 from schedlang.ir.table import Buffer, Collective
@@ -36,18 +36,15 @@ class Root(Frame):
 
     def lookup(self, name: str) -> Value:
         self.read.add(name)
+        if name in self._busy:
+            raise RecursionInDeclarations(name)
         value = self.names.get(name)
         if value is None:
             thunk = self.demand[name]
-            if name in self._busy:
-                raise RecursionInDeclarations(name)
             self._busy.add(name)
             self.names[name] = POISON
             try:
                 value = thunk()
-            except RecursionInDeclarations:
-                del self.names[name]
-                raise
             finally:
                 self._busy.discard(name)
             self.names[name] = value
@@ -75,7 +72,7 @@ class Declarations:
     evaluate: Evaluator
     root: Root
     op: str | None
-    findings: list[Diagnostic] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
     buffers: list[Buffer] = field(default_factory=list)
     collective: Collective | None = None
     whole: bool = True
@@ -109,7 +106,7 @@ class Declarations:
     def ranks(self) -> int:
         value = self.root.peek("ranks")
         if isinstance(value, Poison):
-            raise Fail(None)
+            raise Fail()
         assert isinstance(value, int)
         return value
 
@@ -117,7 +114,7 @@ class Declarations:
     def chunks(self) -> int:
         value = self.root.peek("chunks")
         if isinstance(value, Poison):
-            raise Fail(None)
+            raise Fail()
         assert isinstance(value, int)
         return value
 
@@ -133,7 +130,8 @@ class Declarations:
                 final=True,
                 help=did_you_mean(statement.name, list(COLLECTIVES)) or "there are " + ", ".join(COLLECTIVES),
             )
-        for s in self.schedule.body:
+        for position, s in enumerate(self.schedule.body):
+            self.findings.position = position
             declares = True
             try:
                 match s:
@@ -155,21 +153,18 @@ class Declarations:
                         self._verify(s)
             except RecursionInDeclarations as name:
                 self.whole = False
-                self.findings.append(_finding(fail(
-                    "SL205", f"`{name}` is needed to work itself out", s.span, self.root)))
+                self.findings.add(fail("SL205", f"`{name}` is needed to work itself out", s.span, self.root))
             except Fail as why:
                 self.whole = self.whole and not declares
-                if why.finding is not None:
-                    self.findings.append(why.finding)
+                self.findings.add(why)
                 if why.final:
-                    raise Fail(None, final=True) from None
+                    raise Fail(final=True) from None
         if self.whole and self.collective is not None:
             try:
                 self.buffers[:0] = collective_buffers(self, self.collective)
             except Fail as why:
                 self.whole = False
-                if why.finding is not None:
-                    self.findings.append(why.finding)
+                self.findings.add(why)
 
     def require(self, s: t.Require, frame: Frame) -> None:
         """Raises Fail SL207, final, where a requirement does not hold in some turn."""
@@ -190,13 +185,8 @@ class Declarations:
             except KeyError:
                 continue
         text = s.text or f"`{s.condition.span.text}` does not hold"
-        why = fail("SL207", text, s.span, frame, bad, final=True)
-        assert why.finding is not None
-        if values:
-            found = why.finding
-            held = Note(f"`{s.condition.span.text}` does not hold with " + ", ".join(values))
-            object.__setattr__(found, "notes", (held, *found.notes))
-        raise why
+        held = [Note(f"`{s.condition.span.text}` does not hold with " + ", ".join(values))] if values else []
+        raise fail("SL207", text, s.span, frame, bad, notes=held, final=True)
 
     # ---- sizes -----------------------------------------------------------------------------------------------------
 
@@ -213,7 +203,7 @@ class Declarations:
         if what in self.root.demand:
             value = self.root.peek(what)
             if isinstance(value, Poison):
-                raise Fail(None)
+                raise Fail()
             return
         given, said = self.root.names[what], self._size(s, what)
         if given != said:
@@ -250,11 +240,6 @@ class Declarations:
             if r.name not in known:
                 raise fail("SL206", f"schedule `{self.schedule.name}` has no parameter `{r.name}`", r.span, self.root,
                            help=did_you_mean(r.name, known))
-
-
-def _finding(why: Fail) -> Diagnostic:
-    assert why.finding is not None
-    return why.finding
 
 
 def buffer_list(buffers: list[Buffer] | tuple[Buffer, ...]) -> str:

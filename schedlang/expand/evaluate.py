@@ -25,8 +25,6 @@ from schedlang.expand.values import (
     as_items,
     at,
     bounds,
-    chosen,
-    column,
     described,
     element,
     is_uniform,
@@ -38,7 +36,6 @@ from schedlang.expand.values import (
     merge,
     runs,
     spread,
-    take_one,
 )
 from schedlang.expand.walk import names_in
 from schedlang.ops import REDUCE_OPS
@@ -113,7 +110,10 @@ class Evaluator:
         self.turns += new
 
     def flat(self, value: Interval | Items, span: Span, frame: Frame, loop: str) -> Frame:
-        """A frame with a turn for each element of a list, ``loop`` bound to it. Raises Fail SL208."""
+        """A frame with a turn for each element of a list, ``loop`` bound to it. Raises Fail SL208.
+
+        The elements are written out when they are first needed, so that turns can be counted before.
+        """
         length = lengths_of(value)
         if not isinstance(length, int) and length.min() == length.max():
             length = int(length[0])
@@ -125,32 +125,9 @@ class Evaluator:
                 total = sum(length.tolist())
         self.count_turns(total, span, frame)
         if isinstance(length, int):
-            inner = Frame(total, frame, each=length, loop=loop)
-        else:
-            inner = Frame(total, frame, index=np.repeat(np.arange(frame.n), length), loop=loop)
-        if total:
-            inner.names[loop] = self._elements(value, length, frame.n, total)
-        return inner
-
-    @staticmethod
-    def _elements(value: Interval | Items, length: int | Array, n: int, total: int) -> Value:
-        elements: Value | None
-        if isinstance(length, int):
-            one = as_items(value, n)
-            if isinstance(one.start, int):
-                index = np.arange(one.start, one.start + length)
-                if total == 1:
-                    return take_one(one.content or EMPTY, one.start)
-                elements = chosen(one.content, index if n == 1 else np.tile(index, n))
-            else:
-                elements = chosen(one.content, (one.start[:, None] + np.arange(length)).ravel())
-        elif isinstance(value, Interval):
-            lo = value.lo.data.astype(np.int64) if isinstance(value.lo, Col) else value.lo
-            elements = column(runs(lo, length))
-        else:
-            elements = chosen(value.content, runs(value.start, length))
-        assert elements is not None
-        return take_one(elements, 0) if total == 1 else elements
+            return Frame(total, frame, each=length, loop=loop, values=value)
+        index = np.repeat(np.arange(frame.n), length)
+        return Frame(total, frame, index=index, loop=loop, values=value)
 
     def written(self, value: Interval | Items, span: Span, frame: Frame) -> Items:
         """A list written out. Raises Fail SL208 where it is too long for that."""
@@ -185,7 +162,7 @@ class Evaluator:
                 return node.id
             raise fail("SL201", f"nothing here is called `{node.id}`", node.span, frame) from None
         if isinstance(value, Poison):
-            raise Fail(None)
+            raise Fail()
         return value
 
     # ---- arithmetic ------------------------------------------------------------------------------------------------

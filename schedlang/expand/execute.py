@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic
 from schedlang.expand.declare import Declarations, buffer_list
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch
 from schedlang.expand.postcondition import Collected
 from schedlang.expand.program import Module, did_you_mean
-from schedlang.expand.rows import Block, Part, Rows
+from schedlang.expand.rows import Block, Part
 from schedlang.expand.values import POISON, Array, Col, Interval, Items, Value, bounds, column, fitting, kind
 from schedlang.ir.table import NONE, Buffer, Site
 from schedlang.source import Span
@@ -40,13 +39,16 @@ class Where:
 
 @dataclass
 class Statements:
-    """Runs the statements of one schedule; what fails is in ``findings`` and makes no rows."""
+    """Runs the statements of one schedule; what fails is in ``findings`` and makes no rows.
+
+    Statements whose number of rows is plain before they are looked at closer are left for :meth:`finish`, so that a
+    schedule with too many rows is refused before any is made.
+    """
 
     declared: Declarations
     module: Module
     evaluate: Evaluator
     expansions: Expansions
-    findings: list[Diagnostic] = field(default_factory=list)
     streams: dict[str, int] = field(default_factory=lambda: {MAIN: 0})
     events: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
@@ -55,9 +57,10 @@ class Statements:
     copies: int = 0
     """How many names for private things have been given out."""
     counts_read: bool = False
+    pending: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ranks = self.declared.ranks
+        self.ranks, self.findings = self.declared.ranks, self.declared.findings
         self.buffers: list[Buffer] = list(self.declared.buffers)
         self.index = {b.name: i for i, b in enumerate(self.buffers)}
 
@@ -66,17 +69,25 @@ class Statements:
     def block(self, body: Sequence[t.Stmt], frame: Frame, *, in_step: bool = False, step: bool = False) -> Block:
         """The rows of a body. A statement that fails is left out, and the next one is looked at all the same."""
         parts: list[Part] = []
-        for s in body:
+        here, top = frame, frame is self.declared.root
+        for i, s in enumerate(body):
+            if top:
+                self.findings.position = i
             try:
-                part = self._statement(s, frame, in_step or step)
+                if isinstance(s, t.Chan):
+                    chan = self._interned(self._stream(s.name, here), here)
+                    here = here.inner()
+                    here.names[CHAN] = chan
+                    continue
+                if top and isinstance(s, (t.Let, t.Require)):
+                    continue  # looked at together with the declarations
+                part = self._statement(s, here, in_step or step)
             except Fail as why:
-                if why.finding is not None:
-                    self.findings.append(why.finding)
-                self.findings += getattr(why, "findings", ())
+                self.findings.add(why)
                 if why.final:
-                    raise Fail(None, final=True) from None
+                    raise Fail(final=True) from None
                 if isinstance(s, t.Let):
-                    frame.names[s.name] = POISON
+                    here.names[s.name] = POISON
             else:
                 if part is not None:
                     parts.append(part)
@@ -85,12 +96,10 @@ class Statements:
     def _statement(self, s: t.Stmt, frame: Frame, in_step: bool) -> Part | None:
         match s:
             case t.Let():
-                if frame.outer is not None:  # those of the schedule itself are bound already
-                    frame.names[s.name] = self.evaluate(s.value, frame, self.module)
+                frame.names[s.name] = self.evaluate(s.value, frame, self.module)
                 return None
             case t.Require():
-                if frame.outer is not None:
-                    self.declared.require(s, frame)
+                self.declared.require(s, frame)
                 return None
             case t.For():
                 values = self.evaluate.list(s.values, frame, self.module)
@@ -104,9 +113,6 @@ class Statements:
                 inner = frame.inner()
                 inner.names[STREAM] = self._joined(self._stream(s.name, frame), frame)
                 return self.block(s.body, inner, in_step=in_step)
-            case t.Chan():
-                frame.names[CHAN] = self._interned(self._stream(s.name, frame), frame)
-                return None
             case t.OnRank():
                 inner = frame.inner()
                 inner.names[RANK] = self.rank(s.rank, frame)
@@ -328,10 +334,19 @@ class Statements:
                 final=True,
             )
 
-    def leaf(self, s: t.Stmt, frame: Frame, rows: list[dict[str, Any]], in_step: bool) -> Rows:
-        """The rows of a statement."""
-        self.count_rows(frame.n * len(rows), s.span, frame)
-        return Rows(frame, rows, self.site(s.span, frame), not in_step)
+    def later(self, act: Callable[[], None]) -> None:
+        """Leaves something for :meth:`finish`."""
+        self.pending.append((self.findings.position, act))
+
+    def finish(self) -> None:
+        """Does what was left for later. Raises Fail."""
+        for position, act in self.pending:
+            self.findings.position = position
+            try:
+                act()
+            except Fail as why:
+                self.findings.add(why)
+        self.pending.clear()
 
 
 def nested(outer: str, inner: str) -> str:

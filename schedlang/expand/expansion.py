@@ -46,14 +46,15 @@ class Expansions:
 
     def table(self, schedule: t.Schedule, module: Module, given: dict[str, Value], op: str | None = None) -> OpTable:
         """The table of a schedule. Raises Failed."""
-        self._check(schedule, module)
+        self.check(schedule, module)
         try:
             names = bound(schedule, module, self.evaluate, given)
             return self._build(schedule, module, names, op)
         except Fail as why:
-            raise Failed([why.finding] if why.finding is not None else []) from None
+            raise Failed(list(why.findings)) from None
 
-    def _check(self, schedule: t.Schedule, module: Module) -> None:
+    def check(self, schedule: t.Schedule, module: Module) -> None:
+        """Looks at the text of a schedule, once. Raises Failed."""
         found = self._checked.get(id(schedule))
         if found is None:
             found = self._checked[id(schedule)] = structure.check(schedule, module)
@@ -70,20 +71,20 @@ class Expansions:
         try:
             declared.run()
         except Fail as why:
-            raise Failed(declared.findings + ([why.finding] if why.finding is not None else [])) from None
+            declared.findings.add(why)
+            raise Failed(declared.findings.ordered()) from None
         if not declared.whole or declared.collective is None:
-            raise Failed(declared.findings)
+            raise Failed(declared.findings.ordered())
         ranks, chunks = declared.ranks, declared.chunks
         run = Statements(declared, module, self.evaluate, self)
         try:
             block = run.block(schedule.body, root)
+            run.finish()
             check_once(run)
         except Fail as why:
-            raise Failed(
-                declared.findings + run.findings + ([why.finding] if why.finding is not None else [])
-            ) from None
-        if declared.findings or run.findings:
-            raise Failed(declared.findings + run.findings)
+            declared.findings.add(why)
+        if declared.findings:
+            raise Failed(declared.findings.ordered())
         filled = columns(block, ranks, len(run.streams))
         streams = _used_streams(run, filled)
         collective = replace(declared.collective, ensures=run.ensures.made(),
@@ -127,7 +128,7 @@ class Expansions:
             self._tables[form] = self._expanded(schedule, module, given, name, s, frame)
         table = self._tables[form]
         if table is None:
-            raise Fail(None)
+            raise Fail()
         return table
 
     def _expanded(self, schedule: t.Schedule, module: Module, given: dict[str, Value], name: Any, s: t.Use,
@@ -145,7 +146,7 @@ class Expansions:
         except Failed as why:
             raise self._outside(why.findings, schedule, given, s, frame) from None
         except SchedError as why:
-            raise FailInside([_no_reverse(d, s, frame) for d in why.diagnostics]) from None
+            raise Fail(*(_no_reverse(d, s, frame) for d in why.diagnostics)) from None
         finally:
             self._stack.pop()
         return fork_join(table)
@@ -162,23 +163,14 @@ class Expansions:
             + (f" with {values}" if values else "")
             + (f", where {loops}" if loops else "")
         )
-        return FailInside([replace(d, notes=(*d.notes, Note(text, s.span))) for d in findings])
+        return Fail(*(replace(d, notes=(*d.notes, Note(text, s.span))) for d in findings))
 
 
 def _no_reverse(d: Diagnostic, s: t.Use, frame: Frame) -> Diagnostic:
     """Why there is no reverse, at the `use` that asks for it: the schedule itself may be without fault."""
     there = Note("this operation stands in the way", d.location)
-    loops = fail(d.code, d.message, s.span, frame).finding
-    assert loops is not None
+    loops, = fail(d.code, d.message, s.span, frame).findings
     return replace(d, location=s.span, notes=(there, *d.notes, *loops.notes))
-
-
-class FailInside(Fail):
-    """What is wrong inside a used schedule."""
-
-    def __init__(self, findings: list[Diagnostic]) -> None:
-        super().__init__(None)
-        self.findings = findings
 
 
 def _used_streams(run: Statements, filled: dict[str, Any]) -> tuple[str, ...]:

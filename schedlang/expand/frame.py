@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.expand.values import Array, Col, Value, at, kind, take, take_one
+from schedlang.expand.values import Array, Col, Interval, Items, Value, at, element, elements, kind, take, take_one
 from schedlang.source import Location, Span
 
 
@@ -21,14 +21,14 @@ class Frame:
     frame.
     """
 
-    __slots__ = ("_index", "call", "each", "loop", "n", "names", "outer")
+    __slots__ = ("_index", "call", "each", "loop", "n", "names", "outer", "values")
 
     def __init__(self, n: int, outer: Frame | None = None, *, index: Array | None = None, each: int | None = None,
                  names: dict[str, Value] | None = None, loop: str | None = None,
-                 call: tuple[str, Span] | None = None) -> None:
+                 values: Interval | Items | None = None, call: tuple[str, Span] | None = None) -> None:
         self.n, self.outer, self._index, self.each = n, outer, index, each
         self.names: dict[str, Value] = names if names is not None else {}
-        self.loop, self.call = loop, call
+        self.loop, self.values, self.call = loop, values, call
 
     @property
     def same(self) -> bool:
@@ -57,11 +57,23 @@ class Frame:
         """The value of a name over the turns of this frame. Raises KeyError."""
         value = self.names.get(name)
         if value is None:
-            if self.outer is None or self.call is not None:
+            if name == self.loop and self.values is not None and self.outer is not None:
+                value = elements(self.values, self.each, self.outer.n, self.n)
+            elif self.outer is None or self.call is not None:
                 raise KeyError(name)
-            value = self.lifted(self.outer.lookup(name))
+            else:
+                value = self.lifted(self.outer.lookup(name))
             self.names[name] = value
         return value
+
+    def _loop_value(self, turn: int) -> Any:
+        """The value of the loop variable in one turn; does not write out the others for it."""
+        assert self.loop is not None
+        if self.loop not in self.names and self.each is not None and self.values is not None:
+            values = take_one(self.values, turn // self.each)
+            if isinstance(values, (Interval, Items)):
+                return at(element(values, turn % self.each), 0)
+        return at(self.lookup(self.loop), turn)
 
     @property
     def reads(self) -> set[str] | None:
@@ -112,7 +124,7 @@ class Frame:
         frame: Frame | None = self
         while frame is not None:
             if frame.loop is not None:
-                found.append((frame.loop, at(frame.names[frame.loop], turn)))
+                found.append((frame.loop, frame._loop_value(turn)))
             turn = frame.outer_turn(turn) if frame.outer is not None else turn
             frame = frame.outer
         return dict(reversed(found))
@@ -135,16 +147,44 @@ MAX_CALLS_SHOWN = 4
 
 
 class Fail(Exception):
-    """Expansion cannot go on with this statement. ``finding`` is None where another finding has said why."""
+    """Expansion cannot go on with this statement, or, with ``final``, at all. ``findings`` is empty where another
+    finding has said why.
+    """
 
-    def __init__(self, finding: Diagnostic | None, *, final: bool = False) -> None:
-        super().__init__(finding.message if finding else "")
-        self.finding = finding
+    def __init__(self, *findings: Diagnostic, final: bool = False) -> None:
+        super().__init__(*(f.message for f in findings))
+        self.findings = findings
         self.final = final
 
 
-def fail(code: str, message: str | Callable[[int], str], at_: Location, frame: Frame, bad: Array | None = None, *,
-         help: str | None = None, final: bool = False) -> Fail:
+class Findings:
+    """What was found, in the order of the statements it was found in: ``position`` counts those of the schedule."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._found: list[tuple[int, Diagnostic]] = []
+
+    def add(self, why: Fail) -> None:
+        self._found += ((self.position, f) for f in why.findings)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def ordered(self) -> list[Diagnostic]:
+        return [finding for _, finding in sorted(self._found, key=lambda one: one[0])]
+
+
+def fail(
+    code: str,
+    message: str | Callable[[int], str],
+    at_: Location,
+    frame: Frame,
+    bad: Array | None = None,
+    *,
+    notes: Sequence[Note] = (),
+    help: str | None = None,
+    final: bool = False,
+) -> Fail:
     """The failure of an expression or statement over a frame.
 
     ``bad``: in which turns it fails (None: in all). ``message`` may be a function of the first such turn.
@@ -152,17 +192,18 @@ def fail(code: str, message: str | Callable[[int], str], at_: Location, frame: F
     turn, count = (0, 1 if final else frame.n) if bad is None else (int(np.argmax(bad)), int(np.count_nonzero(bad)))
     text = message if isinstance(message, str) else message(turn)
     values = frame.loop_values(turn)
-    notes = list(frame.notes(turn))
-    if len(notes) > MAX_CALLS_SHOWN:
-        notes[MAX_CALLS_SHOWN - 1 : -1] = [Note(f"... {len(notes) - MAX_CALLS_SHOWN} more calls between")]
+    calls = list(frame.notes(turn))
+    if len(calls) > MAX_CALLS_SHOWN:
+        calls[MAX_CALLS_SHOWN - 1 : -1] = [Note(f"... {len(calls) - MAX_CALLS_SHOWN} more calls between")]
+    said = [*notes, *calls]
     if values:
-        notes.append(Note("where " + ", ".join(f"{k} = {shown(v)}" for k, v in values.items())))
+        said.append(Note("where " + ", ".join(f"{k} = {shown(v)}" for k, v in values.items())))
     return Fail(
         error(
             code,
             text,
             at_,
-            notes=notes,
+            notes=said,
             help=help,
             count=count,
             **({"loop": {k: v for k, v in values.items() if isinstance(v, int)}} if values else {}),

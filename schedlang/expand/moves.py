@@ -24,6 +24,36 @@ def move(run: Statements, s: Move, frame: Frame, in_step: bool) -> Rows | None:
     frame = run.guarded(s.condition, frame)
     if not frame.n:
         return None
+    leaf = Rows(frame, _width(s), own_step=not in_step)
+    if _sliced(s):
+        if not _fill(run, s, leaf):
+            return None
+        run.count_rows(leaf.frame.n * leaf.width, s.span, frame)
+    else:
+        run.count_rows(frame.n * leaf.width, s.span, frame)
+        run.later(lambda: _filled(run, s, leaf))
+    return leaf
+
+
+def _filled(run: Statements, s: Move, leaf: Rows) -> None:
+    made = _fill(run, s, leaf)
+    assert made
+
+
+def _width(s: Move) -> int:
+    """How many rows a statement makes a turn."""
+    own = isinstance(s, (t.OwnSend, t.OwnRecv, t.Local, t.EventStmt))
+    return (1 if own else 2) + (1 if own else 2) * len(getattr(s, "forwards", ()))
+
+
+def _sliced(s: Move) -> bool:
+    """Whether a statement may make no rows in some turn."""
+    return isinstance(s, (t.Transfer, t.Local)) and s.what.stop is not None
+
+
+def _fill(run: Statements, s: Move, leaf: Rows) -> bool:
+    """Works out the rows of a statement; False where there are none. Raises Fail."""
+    frame = leaf.frame
     match s:
         case t.Transfer():
             made = _transfer(run, s, frame)
@@ -36,9 +66,10 @@ def move(run: Statements, s: Move, frame: Frame, in_step: bool) -> Rows | None:
         case _:
             made = frame, [_event(run, s, frame)]
     if made is None:
-        return None
-    kept, rows = made
-    return run.leaf(s, kept, rows, in_step)
+        return False
+    leaf.frame, leaf.rows = made
+    leaf.site = run.site(s.span, leaf.frame)
+    return True
 
 
 Made = tuple[Frame, list[dict[str, Any]]] | None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.expand.declare import LARGEST, Declarations, Root
+from schedlang.expand.declare import LARGEST, Declarations, RecursionInDeclarations, Root
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail, shown
 from schedlang.expand.program import Module, did_you_mean
@@ -102,26 +102,23 @@ def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | Non
             if world is not None:
                 worlds.add(world)
                 values = {"ranks": world, **values}
-            if ranks is None or sized or world in ranks:
+            if ranks is None or sized or world is None or world in ranks:
                 found.append(_with_counts(schedule, values, world))
             if len(found) > MAX_CASES:
                 raise SchedError(error("SL208", f"more than {MAX_CASES:,} combinations of parameters to try",
                                        schedule.name_span, help="give some of them with -p"))
     except Fail as why:
-        assert why.finding is not None
-        raise SchedError(why.finding) from None
-    if ranks is not None and not sized:
-        missing = [n for n in ranks if n not in worlds]
-        if missing:
-            there = ", ".join(map(str, sorted(worlds)[:20])) or "none"
-            raise SchedError(
-                error(
-                    "SL206",
-                    f"no values of `{schedule.name}` make a world of {missing[0]} ranks; those tried make: {there}",
-                    schedule.name_span,
-                    help="its world size is computed: give its parameters with -p, or add them to its `verify` line",
-                )
+        raise SchedError(why.findings) from None
+    if ranks is not None and not sized and not found:
+        wanted, there = " or ".join(map(str, ranks)), ", ".join(map(str, sorted(worlds)[:20]))
+        raise SchedError(
+            error(
+                "SL206",
+                f"no values of `{schedule.name}` make a world of {wanted} ranks; those tried make: {there}",
+                schedule.name_span,
+                help="its world size is computed: give its parameters with -p, or add them to its `verify` line",
             )
+        )
     return found
 
 
@@ -202,5 +199,5 @@ def _world(schedule: t.Schedule, module: Module, values: Mapping[str, Any]) -> i
     try:
         names = bound(schedule, module, evaluate, converted(schedule, values))
         return Declarations(schedule, module, evaluate, Root(names), None).ranks
-    except (Fail, KeyError):
+    except (Fail, KeyError, RecursionInDeclarations):
         return None

@@ -65,17 +65,15 @@ class Rows:
     """The rows of one statement: ``rows[j]`` are the columns of the j-th row, an int or an array over the turns.
 
     Columns that a row lacks are NONE. ``of`` counts rows within the turn. ``own_step``: each turn is a source step.
+    How many rows there are is known before they are.
     """
 
     frame: Frame
-    rows: list[dict[str, Any]]
-    site: int
+    width: int
     own_step: bool
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    site: int = NONE
     starts: Starts = field(default_factory=lambda: Even(0, 0))
-
-    @property
-    def width(self) -> int:
-        return len(self.rows)
 
     def counts(self) -> Counts:
         return self.width
@@ -111,7 +109,7 @@ class Rows:
                     cells[where] = positions(self.starts, n) + row["of"]
                 else:
                     cells[where] = row.get(column, NONE)
-        self.rows = self.rows[:1]  # the columns are in the table now
+        self.rows = []  # they are in the table now
 
 
 @dataclass(eq=False)
@@ -287,7 +285,7 @@ def _mark_step(block: Block, begins: Array) -> None:
 
 DENSE = 4
 """A table of all lanes by all source steps is used up to this many cells a row of the op table."""
-CELLS = 1 << 22
+CELLS = 1 << 19
 """How many cells of that table are worked on at a time."""
 
 

@@ -75,8 +75,7 @@ class _Checker:
             try:
                 params = self.module.function(node.function, node.span).tree.params
             except Fail as why:
-                assert why.finding is not None
-                self.findings.append(why.finding)
+                self.findings += why.findings
                 return
             fits, wanted = given == len(params), str(len(params))
         if not fits:
@@ -109,8 +108,13 @@ class _Checker:
         self.expr(getattr(s, "condition", None), scope)
         match s:
             case t.CollectiveStmt():
-                for a in s.arguments:
-                    self.expr(a.value, scope)
+                reduces = s.name in COLLECTIVES and COLLECTIVES[s.name].reduces
+                for i, a in enumerate(s.arguments):
+                    # a bare word there is an operator, and the collective knows which there are
+                    if not (
+                        reduces and isinstance(a.value, t.Name) and (a.name == "op" or (a.name is None and i == 0))
+                    ):
+                        self.expr(a.value, scope)
                 self.expr(s.inplace, scope)
             case t.RanksStmt() | t.ChunksStmt():
                 self.expr(s.value, scope)
@@ -198,8 +202,7 @@ class _Checker:
         try:
             self.module.schedule(s.schedule, s.span)
         except Fail as why:
-            assert why.finding is not None
-            self.findings.append(why.finding)
+            self.findings += why.findings
         for a in s.arguments:
             self.expr(a.value, scope)
         self.expr(s.on, scope)

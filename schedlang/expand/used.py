@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from schedlang.expand.declare import LARGEST
 from schedlang.expand.execute import CHAN, MAIN, STREAM, Statements, Where, cell, nested
 from schedlang.expand.frame import Frame, fail
 from schedlang.expand.program import did_you_mean
@@ -195,6 +196,10 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
     scratch = np.full((colors, len(table.buffers)), NONE, np.int32)
     for i, b in enumerate(table.buffers):
         if b.role == "scratch":
+            if b.chunks * most > LARGEST:
+                raise fail(
+                    "SL208", f"`{b.name}` of `{s.schedule}` would have {b.chunks * most:,} chunks", s.span, frame
+                )
             for c in range(colors):
                 scratch[c, i] = len(run.buffers)
                 run.buffers.append(Buffer(names[c] + b.name, b.chunks * most, b.place))

@@ -364,6 +364,31 @@ def element(v: Interval | Items, index: int | Col) -> Value:
     return take_one(v.content, where)
 
 
+def elements(value: Interval | Items, each: int | None, n: int, total: int) -> Value:
+    """The elements of the lists of n turns as one value over their ``total`` elements; ``each``: how many every list
+    has, None where they differ.
+    """
+    found: Value | None
+    if each is not None:
+        one = as_items(value, n)
+        if isinstance(one.start, int):
+            if total == 1:
+                return take_one(one.content or EMPTY, one.start)
+            index = np.arange(one.start, one.start + each)
+            found = chosen(one.content, index if n == 1 else np.tile(index, n))
+        else:
+            found = chosen(one.content, (one.start[:, None] + np.arange(each)).ravel())
+    else:
+        length = np.asarray(lengths_of(value))
+        if isinstance(value, Interval):
+            lo = value.lo.data.astype(np.int64) if isinstance(value.lo, Col) else value.lo
+            found = column(runs(lo, length))
+        else:
+            found = chosen(value.content, runs(value.start, length))
+    assert found is not None
+    return take_one(found, 0) if total == 1 else found
+
+
 def appended(a: Items, b: Items, n: int) -> Items:
     """The list ``a + b`` over n turns. Raises KindMismatch."""
     if is_uniform(a) and is_uniform(b):

@@ -1,0 +1,307 @@
+"""Every error of expansion: its code, its place (marked « » in the text), and the words that name the values."""
+
+import pytest
+
+from schedlang.diagnostics import Severity
+from schedlang.expand import expand, load_text
+
+HEAD = """schedule s(ranks, k=2):
+    collective allreduce(sum)
+    chunks ranks
+    buffer tmp[k]
+"""
+CUSTOM = """schedule s(ranks):
+    collective custom
+    buffer input[2], output[2]
+"""
+TAIL = """
+fn outer(a) = inner(a) + 1
+fn inner(b) = 10 // (b - 4)
+fn down(n) = down(n + 1)
+schedule t(ranks):
+    collective allreduce(sum)
+    chunks 2
+    send data[0] from 0 to 1
+schedule u(ranks):
+    collective allgather
+    send input[0] from 0 to 1 into output[0]
+schedule wrong(ranks, j=0):
+    collective allreduce(sum)
+    send data[j] from 0 to 1
+schedule picky(ranks):
+    require ranks > 9, "picky needs more"
+    collective allreduce(sum)
+schedule circle(ranks):
+    collective allreduce(sum)
+    use circle()
+schedule deeper(ranks, n):
+    collective allreduce(sum)
+    use deeper(n=n + 1)
+schedule gathers(ranks):
+    collective gather(1)
+    step:
+        for r in 0..ranks:
+            send input[0] from r to 1 into output[r] if r != 1
+schedule barrier(ranks):
+    collective barrier
+"""
+
+BODY = [
+    # names
+    ("SL201", "send «dat[0]» from 0 to 1", "data[4], tmp[2]"),
+    ("SL201", "send data[«rank»] from 0 to 1", "`ranks`"),
+    ("SL201", "if ranks > 90:\n    send data[«nowhere»] from 0 to 1", "nowhere"),
+    ("SL201", "send data[«f(3)»] from 0 to 1", "no fn"),
+    ("SL201", "for i in 0..«x»:\n    send data[0] from 0 to 1\nlet x = 3", "`x`"),
+    ("SL201", "«use nothing()»", "no schedule"),
+    ("SL202", "let r = 1\n«for r in 0..2:\n    send data[0] from 0 to 1»", "`r` is bound"),
+    ("SL202", "«let k = 1»", "`k` is bound"),
+    ("SL202", "buffer «tmp[3]»", "twice"),
+    ("SL202", "buffer «data[3]»", "`data`"),
+    # kinds
+    ("SL203", "for r in «ranks»:\n    send data[0] from 0 to 1", "a list is needed"),
+    ("SL203", "if «ranks»:\n    send data[0] from 0 to 1", "a boolean is needed"),
+    ("SL203", "send data[«true»] from 0 to 1", "an integer is needed"),
+    ("SL203", "send data[«[1]»] from 0 to 1", "an integer is needed"),
+    ("SL203", "send data[«sum» + 1] from 0 to 1", "a name"),
+    ("SL203", "let x = «[1, [2]]»", "one kind"),
+    ("SL203", "let x = «[1] + [true]»", "one kind"),
+    ("SL203", "let x = «1 == true»", "compares"),
+    ("SL203", "let x = «[1] < [2]»", "orders integers"),
+    ("SL203", "for r in 0..2:\n    let x = «1 if r == 0 else true»", "differ in kind"),
+    ("SL203", "let x = «log2(1, 2)»", "1 argument"),
+    ("SL203", "let x = «inner()»", "1 argument"),
+    ("SL203", "let x = «(k > 1)» & true", "an integer is needed"),
+    ("SL203", "use t() on «3»", "a list is needed"),
+    ("SL203", "stream «[1]»: send data[0] from 0 to 1", "a list"),
+    # places of statements
+    ("SL204", "step:\n    «step: send data[0] from 0 to 1»", "`step`"),
+    ("SL204", "step:\n    «use t()»", "`use`"),
+    ("SL204", "step:\n    «record ev on 0»", "step by itself"),
+    ("SL204", "on 0:\n    «on 1: send data[0] to 0»", "`on`"),
+    ("SL204", "on 0: «send data[0] from 0 to 1»", "pairs two ranks"),
+    ("SL204", "on 0: «use t()»", "`use`"),
+    ("SL204", "on 0: «copy data[0] into tmp[0] on 0»", "already"),
+    ("SL204", "«send data[0] to 1»", "own view"),
+    ("SL204", "«copy data[0] into tmp[0]»", "on which rank"),
+    ("SL204", "«wait ev»", "on which rank"),
+    ("SL204", "«ensure data[0] on 0 == data[0] on 1»", "allreduce"),
+    ("SL204", "if k > 1:\n    «chunks 3»", "`chunks`"),
+    ("SL204", "on 0: recv data[0] from 1 then send to 2 into «tmp[0]»", "own view"),
+    # declarations
+    ("SL205", "«collective broadcast(0)»", "second"),
+    ("SL205", "«chunks 4»", "second"),
+    ("SL205", "buffer x[«-1»]", "-1"),
+    ("SL206", "verify «channels in 1..3»", "channels"),
+    ("SL207", 'for r in 0..ranks:\n    «require r < 2, "too many"»', "too many"),
+    ("SL207", "«require k > 2»", "k = 2"),
+    # limits
+    ("SL208", "for i in «0..10**12»:\n    send data[0] from 0 to 1", "1,000,000,000,000"),
+    ("SL208", "for i in 0..10**5:\n    for j in «0..10**5»:\n        send data[0] from 0 to 1", "10,000,000,000"),
+    ("SL208", "for i in [x for x in «0..10**12»]:\n    send data[0] from 0 to 1", "1,000,000,000,000"),
+    ("SL208", "let x = «(0..10**10) == (0..10)»", "10,000,000,000"),
+    ("SL209", "send data[«down(0)»] from 0 to 1", "`down`"),
+    ("SL209", "for r in 0..2:\n    send data[«down(r)»] from 0 to 1", "r = 0"),
+    # use
+    ("SL210", "«use t(3)»", "3 ranks"),
+    ("SL210", "use t() on «[0, 1, 0]»", "rank 0 stands twice"),
+    ("SL210", "for i in 0..3:\n    use t() on «[0, i]»", "i = 0"),
+    ("SL210", "use t() on «3..3»", "no ranks"),
+    ("SL210", "use t() for «data[0:3]»", "evenly"),
+    ("SL210", "use t() for «data[2:2]»", "evenly"),
+    ("SL210", "use t() for «input=data[0:2]»", "`input`"),
+    ("SL210", "use u() for «data[0:2]»", "`input` and `output`"),
+    ("SL210", "use u() for input=data[0:2], «output=data[0:4]»", "must be the same"),
+    ("SL210", "«use u()»", "no such buffer"),
+    ("SL210", "«use barrier()»", "barrier"),
+    ("SL206", "use t(«x=3»)", "`x`"),
+    ("SL206", "use t(2, «3»)", "1 parameter"),
+    ("SL206", "use t(2, «ranks=2»)", "twice"),
+    ("SL222", "use t() on «[0, 9]»", "rank 9"),
+    # values
+    (
+        "SL221",
+        "for s in 0..3:\n    for r in 0..ranks:\n        send «data[r + s]» from r to (r + 1) % ranks",
+        "chunk 4 of",
+    ),
+    ("SL221", "send «data[-1]» from 0 to 1", "chunk -1"),
+    ("SL221", "send «data[0:5]» from 0 to 1", "[0:5]"),
+    ("SL221", "for r in 0..3:\n    send «data[2:3 - r]» from 0 to 1", "r = 2"),
+    ("SL221", "on 0: send «data[2:2]» to 1", "empty"),
+    ("SL221", "let x = [1, 2, 3][«k + 5»]", "index 7"),
+    ("SL221", "let x = [1, 2, 3][«-1»]", "index -1"),
+    ("SL221", "let x = «min(0..0)»", "empty"),
+    ("SL222", "for r in 0..ranks:\n    send data[r] from r to «r + 1»", "rank 4"),
+    ("SL222", "copy data[0] into tmp[0] on «-1»", "rank -1"),
+    ("SL222", "on «7»: send data[0] to 0", "rank 7"),
+    ("SL223", "for r in 0..ranks:\n    let x = «8 // (r - 2)»", "8 // 0"),
+    ("SL223", "send data[«1 << -1»] from 0 to 1", "1 << -1"),
+    ("SL223", "let x = «2 ** 63»", "2 ** 63"),
+    ("SL223", "let x = «2 ** -1»", "negative exponent"),
+    ("SL223", "for r in 1..3:\n    let x = «2 ** 62 * r»", "r = 2"),
+    ("SL223", "for r in 0..4:\n    let x = «9223372036854775805 + r»", "r = 3"),
+    ("SL223", "let x = «log2(0)»", "log2(0)"),
+    ("SL224", "on 1: send data[0] to «1»", "rank 1"),
+    ("SL224", "for r in 0..ranks:\n    send data[0] from r to «2»", "rank 2"),
+    ("SL224", "send data[0] from 0 to 1 then send to «1»", "rank 1"),
+    ("SL303", "copy data[0:2] into «tmp[0:1]» on 0", "2 chunks"),
+    ("SL303", "send data[0:2] from 0 to 1 into «tmp[0]»", "1 chunk"),
+]
+
+def check(marked, code, words, **given):
+    start, end = marked.index("«"), marked.index("»") - 1
+    text = marked.replace("«", "").replace("»", "")
+    table, findings = expand(load_text(text, "s.sched"), "s", ranks=4, **given)
+    errors = [d for d in findings if d.severity == Severity.ERROR]
+    assert table is None and [d.code for d in errors] == [code]
+    found = errors[0]
+    assert (found.location.start, found.location.end) == (start, end), text[found.location.start : found.location.end]
+    said = " ".join([found.message, *(n.message for n in found.notes), found.help or ""])
+    assert words in said, said
+
+
+@pytest.mark.parametrize(("code", "body", "words"), BODY, ids=lambda v: None)
+def test_bodies(code, body, words):
+    check(HEAD + "".join(f"    {line}\n" for line in body.split("\n")) + TAIL, code, words)
+
+
+DECLARATIONS = [
+    ("SL205", "schedule «s»(ranks):\n    chunks 2\n", "implements"),
+    ("SL205", "schedule «s»(n=4):\n    collective allreduce(sum)\n", "how many ranks"),
+    ("SL205", "schedule s(ranks):\n    «collective allreduc(sum)»\n", "`allreduce`"),
+    ("SL205", "schedule s(ranks):\n    «collective allreduce»\n", "`op`"),
+    ("SL205", "schedule s(ranks):\n    collective allreduce(«avrg»)\n", "`avg`"),
+    ("SL205", "schedule s(ranks):\n    collective broadcast(0, «1»)\n", "too many"),
+    ("SL205", "schedule s(ranks):\n    collective broadcast(«rot=0»)\n", "`root`"),
+    ("SL222", "schedule s(ranks):\n    collective broadcast(«4»)\n", "root 4"),
+    ("SL205", "schedule s(ranks):\n    «collective alltoall inplace»\n", "inplace"),
+    ("SL205", "schedule s(ranks):\n    «collective allreduce(sum) inplace outofplace»\n", "exclude"),
+    ("SL205", "schedule s(ranks):\n    collective allgather\n    «chunks 6»\n", "multiple of 4"),
+    ("SL205", "schedule s(ranks):\n    collective barrier\n    «chunks 2»\n", "1 chunks"),
+    ("SL205", "schedule s(ranks):\n    collective allgatherv([1, 2, 3, 4])\n    «chunks 8»\n", "4 chunks"),
+    ("SL205", "schedule s(ranks):\n    collective allgatherv(«[1, 2]»)\n", "a list of 4"),
+    ("SL205", "schedule s(ranks):\n    collective alltoallv(«[1, 2, 3, 4]»)\n", "4 lists"),
+    ("SL205", "schedule s(ranks):\n    collective allgatherv(«[1, 2, -3, 4]»)\n", "-3"),
+    ("SL205", "schedule s(ranks):\n    collective allreduce(sum)\n    chunks «0»\n", "0"),
+    ("SL205", "schedule s():\n    collective allreduce(sum)\n    ranks «-4»\n", "-4"),
+    ("SL205", "schedule s():\n    collective allreduce(sum)\n    «ranks ranks»\n", "itself"),
+    ("SL205", "schedule s(ranks):\n    collective allreduce(sum)\n    «let a = chunks»\n    chunks a\n", "itself"),
+    ("SL202", "schedule s(ranks, «ranks»):\n    collective allreduce(sum)\n", "`ranks`"),
+    ("SL206", "schedule s(ranks, «n»):\n    collective allreduce(sum)\n", "`n`"),
+    ("SL204", "schedule s(ranks):\n    collective broadcast(0)\n    «reduce data[0] from 0 to 1»\n", "no"),
+    (
+        "SL210",
+        "schedule s(ranks):\n    collective broadcast(0)\n    «use r()»\nschedule r(ranks):\n"
+        "    collective allreduce(sum)\n    reduce data[0] from 0 to 1\n",
+        "no operator",
+    ),
+    ("SL221", "schedule s(ranks):\n    collective gather(1)\n    copy input[0] into «output[0]» on 0\n", "root"),
+    (
+        "SL221",
+        "schedule s(ranks):\n    collective gather(1)\n    «use g()»\nschedule g(ranks):\n    collective allgather\n"
+        "    copy input[0] into output[0] on 0\n",
+        "rank 0",
+    ),
+    # custom
+    (
+        "SL205",
+        "schedule s(ranks):\n    collective custom\n    buffer input[1], output[1]\n"
+        "    ensure output[0] on 0 == «output[0]» on 1\n",
+        "initial",
+    ),
+    (
+        "SL205",
+        "schedule s(ranks):\n    collective custom\n    buffer input[1], output[1]\n"
+        "    ensure output[0] on 0 == input[0] on 1\n"
+        "    «ensure output[0] on 0 == input[0] on 2»\n",
+        "twice",
+    ),
+    (
+        "SL222",
+        "schedule s(ranks):\n    collective custom\n    buffer input[1], output[1]\n"
+        "    ensure output[0] on 0 == sum(input[0] on «[1, 1]»)\n",
+        "twice",
+    ),
+    (
+        "SL205",
+        "schedule s(ranks):\n    collective custom(max)\n    buffer input[1], output[1]\n"
+        "    ensure output[0] on 0 == «sum(input[0] on 0..2)»\n",
+        "max",
+    ),
+    (
+        "SL303",
+        "schedule s(ranks):\n    collective custom\n    buffer input[2], output[1]\n"
+        "    ensure output[0] on 0 == «input[0:2]» on 1\n",
+        "2 chunks",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "words"), DECLARATIONS, ids=lambda v: None)
+def test_declarations(code, text, words):
+    check(text, code, words)
+
+
+def findings(body, **given):
+    text = HEAD + "".join(f"    {line}\n" for line in body.split("\n")) + TAIL
+    return expand(load_text(text, "s.sched"), "s", ranks=4, **given)[1]
+
+
+def test_errors_inside_a_used_schedule_name_the_use():
+    found = findings("for i in 1..3:\n    use wrong(j=3 * i)")
+    assert [(d.code, d.location.text, d.notes[-1].location.text) for d in found] == [
+        ("SL221", "data[j]", "use wrong(j=3 * i)")]
+    assert "j = 3" in found[0].notes[-1].message and "i = 1" in found[0].notes[-1].message
+    assert [d.code for d in findings("use picky()")] == ["SL207"]
+    assert len(findings("use wrong(j=3)\nuse wrong(j=3)")) == 1
+
+
+def test_errors_inside_functions_name_the_calls():
+    found, = findings("for r in 2..6:\n    send data[outer(r)] from 0 to 1")
+    assert (found.code, found.location.text) == ("SL223", "10 // (b - 4)")
+    assert [n.location.text for n in found.notes[:2]] == ["inner(a)", "outer(r)"]
+    assert found.notes[-1].message == "where r = 4"
+
+
+def test_circles_and_depths_of_use():
+    assert [d.code for d in findings("use circle()")] == ["SL209"]
+    assert [d.code for d in findings("use deeper(n=0)")] == ["SL209"]
+
+
+def test_independent_errors_are_all_found():
+    found = findings("send data[9] from 0 to 1\nlet x = 1 // 0\nsend data[x] from 0 to 1\nsend data[0] from 0 to 9")
+    assert [d.code for d in found] == ["SL221", "SL223", "SL222"]
+
+
+def test_a_failed_requirement_ends_it():
+    found = findings("require ranks > 4\nsend data[9] from 0 to 1")
+    assert [d.code for d in found] == ["SL207"]
+
+
+def test_counts_of_equal_findings():
+    found, = findings("for r in 0..ranks:\n    send data[r + 2] from r to (r + 1) % ranks")
+    assert found.count == 2 and found.witness == {"loop": {"r": 2}}
+
+
+def test_enormous_expansions_are_refused_at_once():
+    import time
+
+    begin = time.process_time()
+    for body in ("for i in 0..2**62:\n    send data[0] from 0 to 1", "for i in 0..10**4:\n    for j in 0..10**4:\n"
+                 "        for l in 0..10**4:\n            send data[0] from 0 to 1"):
+        assert [d.code for d in findings(body)] == ["SL208"]
+    assert [d.code for d in findings("for i in 0..100:\n    send data[0] from 0 to 1", max_ops=150)] == ["SL208"]
+    assert time.process_time() - begin < 1
+
+
+def test_near_misses_among_streams_are_warned_about():
+    table, found = expand(
+        load_text(
+            HEAD + "    stream wire: send data[0] from 0 to 1\n    stream wire: send data[1] from 0 to 1\n"
+            "    stream wier: send data[2] from 0 to 1\n"
+        ),
+        "s",
+        ranks=4,
+    )
+    assert table is not None
+    assert [(d.code, d.severity, d.location.text) for d in found] == [("SL601", Severity.WARNING, "wier")]
