@@ -69,6 +69,9 @@ def _require_nothing(table: OpTable, inputs: Any) -> None:
 
 def _entries(table: OpTable, inputs: Any) -> list[Any]:
     if inputs is None:
+        if any(starts(table)):
+            raise SchedError(error("SL801", f"{table.name} is called without inputs",
+                                   help="give a list with one array a rank, or one array stacked along axis 0"))
         inputs = [None] * table.ranks
     if is_array(inputs):
         if not inputs.shape:
@@ -78,7 +81,7 @@ def _entries(table: OpTable, inputs: Any) -> list[Any]:
     elif isinstance(inputs, (list, tuple)):
         number = len(inputs)
     else:
-        raise SchedError(error("SL801", f"inputs are a {type(inputs).__name__}",
+        raise SchedError(error("SL801", f"the inputs are of the type {type(inputs).__name__}",
                                help="give a list with one array a rank, or one array stacked along axis 0"))
     if number != table.ranks:
         raise SchedError(error("SL801", f"{table.name} has {table.ranks} ranks, but there are inputs for {number}",

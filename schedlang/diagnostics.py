@@ -28,6 +28,9 @@ class Note:
     message: str
     location: Location | None = None
 
+    def __str__(self) -> str:
+        return f"note: {_where(self.location)}{self.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
@@ -35,7 +38,8 @@ class Diagnostic:
 
     ``code`` is a key of :data:`schedlang.codes.CODES`. ``message`` says what and why, ``help`` how to mend it.
     ``count`` is how many equal findings (on other ranks, chunks or loop turns) this one stands for, itself included.
-    ``witness`` holds the finding's facts for programs: plain JSON values only.
+    ``witness`` holds the finding's facts for programs: plain JSON values only. ``str()`` gives the finding as plain
+    text: ``file:line:col: severity[code]: message``, then lines with the notes and the help.
     """
 
     code: str
@@ -46,6 +50,13 @@ class Diagnostic:
     help: str | None = None
     count: int = 1
     witness: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        more = f" (and {self.count - 1:,} more like it)" if self.count > 1 else ""
+        lines = [f"{_where(self.location)}{self.severity}[{self.code}]: {self.message}{more}", *map(str, self.notes)]
+        if self.help:
+            lines.append(f"help: {self.help}")
+        return "\n  ".join(lines)
 
 
 def error(code: str, message: str, location: Location | None = None, *, notes: Sequence[Note] = (),
@@ -72,9 +83,8 @@ class SchedError(Exception):
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = (
             (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics))
-        super().__init__("\n".join(f"{_where(d)}{d.code}: {d.message}" for d in self.diagnostics))
+        super().__init__("\n".join(map(str, self.diagnostics)))
 
 
-def _where(d: Diagnostic) -> str:
-    at = d.location
+def _where(at: Location | None) -> str:
     return f"{at.file}:{at.line}:{at.column}: " if at is not None else ""

@@ -13,7 +13,7 @@ class Source:
     """One text to read from: ``path`` is what messages show, ``text`` its content."""
 
     path: str
-    text: str
+    text: str = field(repr=False)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -46,9 +46,13 @@ class Source:
 class Span:
     """A piece ``text[start:end]`` of a source."""
 
-    source: Source = field(repr=False, compare=False)
+    source: Source = field(compare=False)
     start: int
     end: int
+
+    def __repr__(self) -> str:
+        line, column = self.source.position(self.end)
+        return f"<{self.file}:{self.line}:{self.column} to {line}:{column}>"
 
     @property
     def file(self) -> str:
