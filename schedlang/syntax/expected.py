@@ -22,6 +22,8 @@ _GUARDED = frozenset(("send", "recv", "reduce", "copy", "record", "wait", "use",
 _MAY_CONTINUE = frozenset((
     "+", "-", "*", "//", "%", "**", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or", "[", "("))
 """What can always follow an operand: true, and no help."""
+_MUST_CONTINUE = frozenset(("==",))
+"""What a statement needs after an operand, where nothing else is left: `ensure X on R == ...`."""
 _BEGIN_EXPRESSION = frozenset(("true", "false", "not", "-", "+", "~", "(", "["))
 
 
@@ -62,7 +64,7 @@ def _after_operand(acceptable: list[Terminal], statement: Sequence[str]) -> list
     if ".." in statement or not {"for", "verify"} & set(statement):
         drop.add("..")
     sure = [t for t in kept if t.pattern not in drop]
-    return sure or kept
+    return sure or kept or [t for t in acceptable if t.pattern in _MUST_CONTINUE] or acceptable
 
 
 def found(table: Tables, tokens: Tokens, k: int) -> str:

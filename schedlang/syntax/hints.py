@@ -3,12 +3,28 @@ of the unfitting one; the first that has something to say is used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 
 from schedlang.syntax import tables
 from schedlang.syntax.lexer import Tokens
 
-Hint = Callable[[Sequence[str], int, Set[str]], str | None]
+
+class Line(list[str]):
+    """The words of a line, and an empty one for its end."""
+
+    def __init__(self, tokens: Tokens, first: int, end: int) -> None:
+        super().__init__([*tokens.texts[first:end], ""])
+        self._text = tokens.source.text
+        self._starts, self._ends = tokens.starts[first:end], tokens.ends[first:end]
+
+    def written(self, a: int, b: int) -> str:
+        """The text of the words from a up to b; "..." where there are none or many."""
+        b = min(b, len(self) - 1)
+        text = self._text[self._starts[a] : self._ends[b - 1]] if a < b else "..."
+        return text if len(text) <= 40 and "\n" not in text else "..."
+
+
+Hint = Callable[[Line, int, Set[str]], str | None]
 
 _FOREIGN = {
     "def": "a function is written: fn NAME(x) = EXPRESSION",
@@ -25,22 +41,32 @@ _FOREIGN = {
     "var": "write let",
     "const": "write let",
     "parallel": "operations posted together stand in a step:",
+    "print": "nothing is printed while a schedule expands; `schedlang show FILE` draws who holds what",
 }
+_INSTEAD_OF_EQUALS = {
+    "chunks": "write: chunks {}",
+    "ranks": "write: ranks {}",
+    "buffer": "write: buffer NAME[{}]",
+    "collective": "write: collective NAME({})",
+    "verify": "write: verify NAME in [{}]",
+    "chan": "write: chan {}",
+}
+"""Declarations that are written without "=", by their first word."""
 
 
 def hint(tokens: Tokens, line: int, k: int, acceptable: Set[str]) -> str | None:
     """How to mend the line that begins with token ``line`` and goes wrong at token k, where the literals ``acceptable``
     could stand; None where nothing can be guessed."""
     end = tokens.kinds.index(tables.load().number[tables.NEWLINE], k)
-    words = [*tokens.texts[line:end], ""]
+    words = Line(tokens, line, end)
     return next((h for h in (make(words, k - line, acceptable) for make in _HINTS) if h), None)
 
 
-def _foreign(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _foreign(words: Line, k: int, acceptable: Set[str]) -> str | None:
     return _FOREIGN.get(words[k]) if k == 0 or words[k - 1] == ":" else None
 
 
-def _assignment(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _assignment(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if k == 0 and words[1:2] == ["="] and words[0].isidentifier():
         inside = "let" in acceptable
         return f"bind a name with: let {words[0]} = ..." if inside else "functions stand here: fn NAME(x) = EXPRESSION"
@@ -49,13 +75,16 @@ def _assignment(words: Sequence[str], k: int, acceptable: Set[str]) -> str | Non
     return None
 
 
-def _equals(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _equals(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    if words[k] == "=" and words[0] in _INSTEAD_OF_EQUALS and 1 <= k <= 2:
+        how = _INSTEAD_OF_EQUALS[words[0]].format(words.written(k + 1, len(words)))
+        return how.replace("NAME", words[1]) if k == 2 else how
     if words[k] == "=" and "==" in acceptable:
         return 'compare with "=="'
     return None
 
 
-def _else_if(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _else_if(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if words[k] == "if" and k and words[k - 1] == "else":
         return 'write "elif"'
     if words[k] == "else" and k and "if" in words[:k]:
@@ -65,20 +94,25 @@ def _else_if(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
     return None
 
 
-def _logic(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _logic(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if k and words[k] == words[k - 1] and words[k] in "&|" and words[k]:
         return 'write "and"' if words[k] == "&" else 'write "or"'
     return None
 
 
-def _arrow(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _arrow(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if words[k : k + 2] in (["-", ">"], ["=", ">"]) or (k and words[k - 1] + words[k] in ("->", "=>")):
         return "write: send X from R to P"
     return None
 
 
-def _order_of_parts(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _order_of_parts(words: Line, k: int, acceptable: Set[str]) -> str | None:
     before = words[:k]
+    if words[k] == "into" and "from" in before and "recv" in before:
+        return "a receive names where it stores at once: recv Y from R"
+    if words[k] == "into" and "from" not in before and "to" in before and "then" not in before:
+        return ("both ends together are written: send X from R to P into Y; in a rank's own view the other rank has "
+                "recv Y")
     if words[k] == "from" and "to" in before:
         return "the sender comes first: send X from R to P"
     if words[k] in ("to", "from") and "into" in before:
@@ -92,7 +126,60 @@ def _order_of_parts(words: Sequence[str], k: int, acceptable: Set[str]) -> str |
     return None
 
 
-def _ranges(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _forward(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    if "then" not in words[: k + 1]:
+        return None
+    if words[k] == "then" and k == 0:
+        return '"then send to Q" ends the statement that brings the value: send X from R to P then send to Q'
+    if words[k - 1] == "then" and "send" in acceptable:
+        return ("what is passed on is sent: then send to Q; to reduce at Q, write a second statement: "
+                "reduce X from P to Q")
+    if words[k] == "from":
+        return "the rank that passes the value on is the one before: then send to Q"
+    return None
+
+
+def _chunks(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    """A buffer without the chunks that are meant, or with a range of them written as one of numbers."""
+    if words[0] == "buffer" and acceptable == {"["}:
+        size = words[k + 1] if words[k] == "(" and words[k + 2 : k + 3] == [")"] else "n"
+        return f"say how many chunks it has: {words[k - 1]}[{size}]"
+    if acceptable == {"["} and k and words[k - 1].isidentifier():
+        name = words[k - 1]
+        return f"say which chunks: {name}[i] is one, {name}[0:n] the first n"
+    if words[k] == "(" and "[" in acceptable and k and words[k - 1].isidentifier():
+        return f"indices stand in square brackets: {words[k - 1]}[{words.written(k + 1, _closing(words, k + 1))}]"
+    if words[k] == ".." and "]" in acceptable and (at := _subscript(words, k)) is not None:
+        name = words[at - 1]
+        lower, upper = words.written(at + 1, k), words.written(k + 1, _closing(words, k))
+        if ":" in acceptable:
+            return f"a slice is written {name}[{lower}:{upper}]"
+        return f"only buffers have slices; a part of a list is [{name}[i] for i in {lower}..{upper}]"
+    return None
+
+
+def _subscript(words: Line, k: int) -> int | None:
+    """Where the bracket opens that token k stands in, if it is one after a name."""
+    depth = 0
+    for at in range(k - 1, 0, -1):
+        depth += (words[at] in ("]", ")")) - (words[at] in ("[", "("))
+        if depth < 0:
+            after_name = words[at - 1].isidentifier() and words[at - 1] not in ("in", "if", "on")
+            return at if words[at] == "[" and after_name else None
+    return None
+
+
+def _closing(words: Line, k: int) -> int:
+    """Where the bracket closes that token k stands in; the end of the line where none does."""
+    depth = 0
+    for at in range(k, len(words)):
+        depth += (words[at] in ("[", "(")) - (words[at] in ("]", ")"))
+        if depth < 0:
+            return at
+    return len(words) - 1
+
+
+def _ranges(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if words[k] == ".." and "*" in acceptable:
         return "put the range in parentheses: (a..b)"
     if words[k] == ":" and "]" in acceptable:
@@ -104,39 +191,60 @@ def _ranges(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
     return None
 
 
-def _outside(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _outside(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if k == 0 and "schedule" in acceptable and "send" not in acceptable and words[0] not in ("else", "elif"):
         near = _near(words[0], acceptable)
         return near or "statements stand inside a schedule, indented"
     return None
 
 
-def _taken(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _taken(words: Line, k: int, acceptable: Set[str]) -> str | None:
     reserved = words[k].isidentifier() and words[k] in tables.load().literals
     if reserved and "ranks" in acceptable and "let" not in acceptable:
         return f'"{words[k]}" is a word of the language and cannot be a name'
     return None
 
 
-def _colon(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _colon(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if acceptable == {":"} or (":" in acceptable and words[k] == ""):
         return 'the line that opens a block ends with ":"' if words[k] == "" else f'put ":" before "{words[k]}"'
     return None
 
 
-def _spelling(words: Sequence[str], k: int, acceptable: Set[str]) -> str | None:
+def _call(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    if k == 0 and words[1:2] == ["("] and words[0].isidentifier() and "use" in acceptable:
+        near = _near(words[0], acceptable, 0.75)
+        return near or f"a function stands in an expression; a schedule is used: use {words[0]}(...)"
+    return None
+
+
+def _missing(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    if words[k] == "==" and acceptable == {"on"} and words[0] == "ensure":
+        return "say on which rank: ensure X on R == Y on P"
+    if words[k].startswith('"') and "," in acceptable and words[0] == "require":
+        return 'put "," before the text'
+    return None
+
+
+def _docstring(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    if k == 0 and words[0].startswith('"') and "send" in acceptable:
+        return 'a docstring is the first line of a schedule and stands in """three double quotes"""'
+    return None
+
+
+def _spelling(words: Line, k: int, acceptable: Set[str]) -> str | None:
     return _near(words[k], acceptable)
 
 
-def _near(word: str, acceptable: Set[str]) -> str | None:
-    if not word.isidentifier() or word in tables.load().literals:
+def _near(word: str, acceptable: Set[str], cutoff: float = 0.6) -> str | None:
+    if len(word) < 2 or not word.isidentifier() or word in tables.load().literals:
         return None
     from difflib import get_close_matches  # costs time to import, needed here only
 
-    close = get_close_matches(word.lower(), sorted(a for a in acceptable if a.isidentifier()), 1)
+    close = get_close_matches(word.lower(), sorted(a for a in acceptable if a.isidentifier()), 1, cutoff)
     return f'did you mean "{close[0]}"?' if close else None
 
 
 _HINTS: tuple[Hint, ...] = (
-    _foreign, _assignment, _equals, _else_if, _logic, _arrow, _order_of_parts, _ranges, _outside, _taken, _spelling,
-    _colon)
+    _foreign, _assignment, _equals, _else_if, _logic, _arrow, _forward, _order_of_parts, _chunks, _ranges, _outside,
+    _docstring, _missing, _call, _taken, _spelling, _colon)

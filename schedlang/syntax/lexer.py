@@ -66,7 +66,8 @@ def _pattern() -> tuple[re.Pattern[str], dict[str, int], dict[str, int], list[in
         rf'(?!""")(?:{regexes["STRING"]})',
         ignored["COMMENT"],
         r"[0-9]\w*(?:\.[0-9]\w*)?",  # what looks like a number and is none
-        r'"""[\s\S]*|"[^\n]*',  # text without its closing quotes
+        r'"""[\s\S]*|"[^\n]*'  # text without its closing quotes
+        r"|'''[\s\S]*?'''",  # a docstring of Python's
         rf"(?!{ignored['SPACE']})[\s\S]",
     )
     of_group = [0, 0, 0, 0, table.number["INT"], table.number["DOC"], table.number["STRING"]]
@@ -167,7 +168,9 @@ class _Lexer:
             elif group == _NOT_NUMBER:
                 self.strange("SL103", *_about_number(word, start))
             elif group == _OPEN_TEXT:
-                if word.startswith('"""'):
+                if word.startswith("'"):
+                    self.strange("SL103", "text in single quotes", start, start + 3, _DOC_HINT)
+                elif word.startswith('"""'):
                     self.strange("SL103", "this docstring is never closed", start, start + 3, 'close it with """')
                 else:
                     end = start + len(word.rstrip())
@@ -276,6 +279,7 @@ _INSTEAD = {
     "»": '"', "‘": '"', "’": '"', "≤": "<=", "≥": ">=", "≠": "!=", "∧": "and", "∨": "or", "¬": "not", "⊕": "^",
     "→": "from R to P", "∈": "in", "（": "(", "）": ")", "［": "[", "］": "]", "：": ":", "，": ",",
 }
+_DOC_HINT = 'a docstring stands in three double quotes: """..."""'
 _HINTS = {
     "/": "division of integers is //",
     ".": "a range is written a..b; there are no other dots",
@@ -296,7 +300,8 @@ def _about_character(text: str, start: int) -> tuple[str, int, int, str | None]:
         closing = text.find("'", start + 1)
         line_end = text.find("\n", start)
         end = closing + 1 if closing >= 0 and (line_end < 0 or closing < line_end) else start + 1
-        return "text in single quotes", start, end, _HINTS[c]
+        begins_line = not text[text.rfind("\n", 0, start) + 1 : start].strip()
+        return "text in single quotes", start, end, _DOC_HINT if begins_line else _HINTS[c]
     shown = f'"{c}"' if c.isprintable() and not c.isspace() else "the character"
     code = "" if "!" <= c <= "~" else f" (U+{ord(c):04X})"
     help = _HINTS.get(c)

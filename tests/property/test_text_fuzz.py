@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,17 @@ def check(text):
 @given(st.text(st.characters()))
 def test_any_text(text):
     check(text)
+
+
+LINES = sorted({line.strip() for text in TEXTS for line in text.split("\n") if line.startswith("    ")})
+
+
+@pytest.mark.parametrize("intruder", ["=", "..", "(", "into", '"text"'])
+def test_a_word_that_does_not_belong_after_each_word_of_each_statement(intruder):
+    for line in LINES:
+        tokens = line.replace("[", " [ ").replace("(", " ( ").split()
+        for k in range(len(tokens) + 1):
+            check("schedule s(ranks):\n    " + " ".join([*tokens[:k], intruder, *tokens[k : k + 1]]) + "\n")
 
 
 @given(st.lists(pieces, max_size=40))

@@ -44,7 +44,36 @@ TABLE = {
     "reduce without end": (in_body("reduce data[0] from r"), []),
     "send without rank": (in_body("send data[0] from r to"), [
         (2, 27, "SL101", "expected an expression, found the end of the line", None)]),
-    "send without chunk": (in_body("send data from r to p"), [(2, 15, "SL101", 'expected "[", found "from"', None)]),
+    "send without chunk": (in_body("send data from r to p"), [
+        (2, 15, "SL101", 'expected "[", found "from"', "data[0:n]")]),
+    "a range as a slice": (in_body("send tmp[0..m - 1] from 0 to 1"), [
+        (2, 15, "SL101", 'expected ":" or "]", found ".."', "tmp[0:m - 1]")]),
+    "a range as a slice of a list": (in_body("let x = xs[0..f(n)]"), [
+        (2, 17, "SL101", 'expected "]", found ".."', "[xs[i] for i in 0..f(n)]")]),
+    "own send into": (in_body("send input[0] to root into output[0]"), [
+        (2, 27, "SL101", 'expected "if" or the end of the line, found "into"', "send X from R to P into Y")]),
+    "forward alone": (in_body("then send to 1"), [(2, 5, "SL101", STATEMENT("then"), "ends the statement")]),
+    "forward that reduces": (in_body("send data[0] from 0 to 1 then reduce to 2"), [
+        (2, 35, "SL101", 'expected "send", found "reduce"', "reduce X from P to Q")]),
+    "equals in ensure": (in_body("ensure output[0] on r = input[0] on r"), [
+        (2, 27, "SL101", 'expected "==", found "="', 'compare with "=="')]),
+    "ensure without rank": (in_body("ensure output[0] == input[0]"), [
+        (2, 22, "SL101", 'expected "on", found "=="', "ensure X on R == Y on P")]),
+    "require without comma": (in_body('require x == 1 "text"'), [
+        (2, 20, "SL101", 'expected "," or the end of the line, found "text"', '","')]),
+    "chunks with equals": (in_body("chunks = 2 * ranks"), [
+        (2, 12, "SL101", 'expected an expression, found "="', "write: chunks 2 * ranks")]),
+    "verify with equals": (in_body("verify ranks = 3"), [
+        (2, 18, "SL101", 'expected "in", found "="', "write: verify ranks in [3]")]),
+    "collective with equals": (in_body("collective allreduce = sum"), [
+        (2, 26, "SL101", 'expected "(", "outofplace", "inplace" or the end of the line, found "="',
+         "write: collective allreduce(sum)")]),
+    "print": (in_body("print(1)"), [(2, 5, "SL101", STATEMENT("print"), "schedlang show")]),
+    "a call as a statement": (in_body("f(1)"), [(2, 5, "SL101", STATEMENT("f"), "use f(...)")]),
+    "a misspelt word before a bracket": (in_body("requir(ranks > 1)"), [
+        (2, 5, "SL101", STATEMENT("requir"), 'did you mean "require"?')]),
+    "event in round brackets": (in_body("wait ev(i + 1) on r"), [
+        (2, 12, "SL101", 'expected "on", "[", "if" or the end of the line, found "("', "ev[i + 1]")]),
     "equals in a condition": (in_body("if a = 3:", "    chunks 1"), [
         (2, 10, "SL101", 'expected ":", found "="', '"=="')]),
     "compare in let": (in_body("let x == 3"), [(2, 11, "SL101", 'expected "=", found "=="', None)]),
@@ -86,8 +115,17 @@ TABLE = {
     "a word in an expression": (in_body("let x = 2 * send"), [
         (2, 17, "SL101", 'expected an expression, found "send"', "word of the language")]),
     "import without text": ("import ring\n", [(1, 8, "SL101", 'expected text in "quotes", found "ring"', None)]),
+    "docstring in single quotes": ("schedule s(ranks):\n    'One line.'\n    chunks 1\n", [
+        (2, 5, "SL103", "text in single quotes", '"""..."""')]),
+    "docstring in three single quotes": ("schedule s(ranks):\n    '''Two\n    lines.'''\n    chunks 1\n", [
+        (2, 5, "SL103", "text in single quotes", '"""..."""')]),
+    "docstring in plain quotes": (in_body('"One line."', "chunks 1"), [
+        (2, 5, "SL101", STATEMENT("One line.").replace('""', '"'), '"""')]),
     "single quotes": ("import 'ring'\n", [(1, 8, "SL103", "text in single quotes", "double quotes")]),
-    "buffer without size": (in_body("buffer x"), [(2, 13, "SL101", 'expected "[", found the end of the line', None)]),
+    "buffer without size": (in_body("buffer x"), [
+        (2, 13, "SL101", 'expected "[", found the end of the line', "x[n]")]),
+    "buffer in round brackets": (in_body("buffer x(3)"), [(2, 13, "SL101", 'expected "[", found "("', "x[3]")]),
+    "buffer with equals": (in_body("buffer x = 3"), [(2, 14, "SL101", 'expected "[", found "="', "buffer x[3]")]),
     "statement outside": ("chunks 1\n", [
         (1, 1, "SL101", 'expected "import", "fn" or "schedule", found "chunks"', "inside a schedule")]),
     "misspelt schedule": ("shedule s(ranks):\n    chunks 1\n", [
