@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schedlang.diagnostics import Diagnostic, SchedError, Severity
-from schedlang.expand import expand, load_program
+from schedlang.expand import constant_value, expand, load_program
 from schedlang.ir.table import OpTable
 from schedlang.syntax import parse_value
 from schedlang.verify import verify
@@ -44,7 +44,7 @@ def expanded(path: Path, case: Case) -> tuple[OpTable | None, list[Diagnostic]]:
     params = {}
     for pair in case.options.get("params", "").split():
         name, text = pair.split("=")
-        params[name] = parse_value(text, name).value
+        params[name] = constant_value(parse_value(text, name))
     try:
         program = load_program(str(path))
     except SchedError as e:
@@ -78,7 +78,7 @@ def test_case(path: Path) -> None:
         assert any(text.lower() in s for s in said), said
     for name, value in case.facts.items():
         said = facts[name]
-        assert {True: "yes", False: "no"}.get(said, str(said)) == value
+        assert ({True: "yes", False: "no"}[said] if isinstance(said, bool) else str(said)) == value
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)

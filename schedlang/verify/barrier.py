@@ -23,7 +23,8 @@ def check(table: OpTable, order: Order) -> list[Diagnostic]:
         if table.ranks == 1:
             return []
         return [error("SL308", f"rank {int(idle[0])} takes no part: nothing tells it that the others have entered, "
-                               "nor them that it has", help="give every rank a transfer to and from the others",
+                               "nor them that it has", table.location or table.collective.location,
+                      help="give every rank a transfer to and from the others",
                       count=len(idle), ranks=[int(r) for r in idle[:64]])]
     first_lane = np.searchsorted(lanes.rank[lanes.used], np.arange(table.ranks))
     early = [np.logical_and.reduceat(
@@ -65,21 +66,32 @@ def _finding(table: OpTable, order: Order, early: Array) -> Diagnostic:
     leaving, entering = np.nonzero(early)
     own = leaving == entering
     r, p = (int(x[np.argmin(own)]) for x in (leaving, entering))  # rather two ranks than one
-    lanes = order.matching.lanes
-    mine, theirs = (lanes.used[lanes.rank[lanes.used] == rank] for rank in (r, p))
-    last = int(np.flatnonzero(lanes.node == lanes.start[mine[0]] + lanes.steps[mine[0]] - 1)[0])
-    first = int(np.flatnonzero(lanes.node == lanes.start[theirs[0]])[0])
+    last, first, shown = _witness(table, order, r, p)
     whom = f"rank {p}" if p != r else "all its own streams"
+    when = f"rank {p}'s first step{shown}" if p != r or shown else f"the first step of {whom}"
     missing = np.flatnonzero(early[r])
     return error(
         "SL308",
         f"rank {r} can leave before {whom} {'has' if p != r else 'have'} entered ({depth_words(order.sends.depth)}): "
-        f"nothing that rank {r} waits for comes after the first step of {whom}",
+        f"nothing that rank {r} waits for comes after {when}",
         words.origin(table, last)[0],
         notes=[Note(f"the last of rank {r}: {words.sentence(table, last)}", words.origin(table, last)[0]),
-               Note(f"the first of rank {p}: {words.sentence(table, first)}", words.origin(table, first)[0]),
+               Note(f"the first of rank {p}{shown}: {words.sentence(table, first)}", words.origin(table, first)[0]),
                *([Note(f"rank {r} does not wait for {len(missing)} ranks: {', '.join(map(str, missing[:8].tolist()))}"
                        f"{', ...' if len(missing) > 8 else ''}")] if len(missing) > 1 else [])],
         help="let word of every rank's entry reach every rank, for example in ceil_log2(ranks) rounds, each rank "
              "sending to the rank 1, 2, 4 ... further on",
         count=int(early.sum()), leaving=r, entering=p)
+
+
+def _witness(table: OpTable, order: Order, r: int, p: int) -> tuple[int, int, str]:
+    """A row of the last step of rank r and one of a first step of rank p that it does not wait for, and `` on stream
+    x`` where rank p has several: of the streams of r, the one that waits for most of those of p."""
+    lanes = order.matching.lanes
+    mine, theirs = (np.flatnonzero(lanes.rank[lanes.used] == rank) for rank in (r, p))
+    missed = _missed(order, int(theirs[0]), int(theirs[-1]) + 1)[mine]
+    best = int(np.argmin(missed.sum(1)))
+    leaving, entering = lanes.used[mine[best]], lanes.used[theirs[int(np.argmax(missed[best]))]]
+    last = int(np.flatnonzero(lanes.node == lanes.start[leaving] + lanes.steps[leaving] - 1)[0])
+    first = int(np.flatnonzero(lanes.node == lanes.start[entering])[0])
+    return last, first, f" on stream {table.streams[int(table.stream[first])]}" if len(theirs) > 1 else ""
