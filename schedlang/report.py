@@ -64,7 +64,8 @@ class Report:
         return [case for case in self.cases if case.status in statuses]
 
     @property
-    def smallest_failure(self) -> Case | None:
-        """The failing case with the fewest ranks, of those the first."""
-        failing = self.with_status("unusable", "faulty")
-        return min(failing, key=lambda case: case.values.get("ranks", 0), default=None)
+    def smallest_failures(self) -> list[Case]:
+        """Of the faulty cases and of the unusable ones, as far as there are any, the one with the fewest ranks, of
+        those the first."""
+        return [min(failing, key=lambda case: case.values.get("ranks", 0))
+                for failing in (self.with_status("faulty"), self.with_status("unusable")) if failing]

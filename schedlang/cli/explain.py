@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 
 import click
@@ -29,12 +30,23 @@ def command(code: str | None, list_all: bool) -> int:
         return EXIT_CLEAN
     page = find(code.strip())
     if page is None:
-        names = [*CODES, *(c.name for c in CODES.values())]
-        near = difflib.get_close_matches(code.lower(), [n.lower() for n in names], n=3, cutoff=0.5)
-        guess = f"did you mean {' or '.join(n.upper() if n.upper() in CODES else n for n in near)}? " if near else ""
-        raise bad_option(f"there is no finding {code}", help=f"{guess}`schedlang explain --list` lists all")
+        guess = _guess(code)
+        raise bad_option(f"there is no finding {code}",
+                         help=f"{guess + '; ' if guess else ''}`schedlang explain --list` lists all")
     click.echo(_page(page, style), nl=False)
     return EXIT_CLEAN
+
+
+def _guess(wrong: str) -> str:
+    """What may have been meant. The number of a code resembles those of unrelated ones, so that near is only what
+    differs in how it is written, or the group."""
+    if not (number := re.fullmatch(r"[A-Za-z]{0,3}[-_ ]?0*(\d+)", wrong.strip())):
+        near = difflib.get_close_matches(wrong.lower(), [c.name for c in CODES.values()], n=3, cutoff=0.5)
+        return f"did you mean {' or '.join(near)}?" if near else ""
+    if (code := f"SL{number[1]}") in CODES:
+        return f"did you mean {code}?"
+    group = [c for c in CODES if c[:3] == code[:3] and len(c) == len(code)]
+    return f"{code[:3]}xx are {group[0]} to {group[-1]}" if group else ""
 
 
 def _page(code: Code, style: Style) -> str:

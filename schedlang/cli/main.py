@@ -133,10 +133,10 @@ def _usage(failure: click.UsageError) -> Diagnostic:
     path = failure.ctx.command_path if failure.ctx is not None else "schedlang"
     help = f"`{path} --help` lists the options"
     if isinstance(failure, click.NoSuchOption):
-        near = failure.possibilities
+        near = get_close_matches(failure.option_name, failure.possibilities or (), n=1, cutoff=0)
         message = f"{path} has no option {failure.option_name}"
         if near:
-            help = f"did you mean {' or '.join(sorted(near))}? {help}"
+            help = f"did you mean {near[0]}? {help}"
     elif isinstance(failure, click.MissingParameter) and failure.param is not None:
         message = f"{path} needs {failure.param.get_error_hint(failure.ctx) if failure.ctx else failure.param.name}"
     elif isinstance(failure, NoSuchCommand):

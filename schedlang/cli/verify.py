@@ -36,8 +36,8 @@ _MODELS = {"default": "Deadlock is judged without buffering, all else with unlim
 @click.option("--ranks", metavar="N", help="How many ranks: 8, 2..9 (2 to 8) or 2,4,8. Default: the `verify` line.")
 @value_options
 @click.option("--sends", "sends_text", metavar="MODEL", default="default", show_default=False,
-              help="How much a connection buffers, for all proofs: rendezvous or buffered=N. Default: deadlock is "
-                   "judged without buffering, all else with unlimited buffering.")
+              help="How much a connection buffers, for all proofs: rendezvous (nothing), buffered=N (N messages) or "
+                   "unlimited. Default: deadlock is judged without buffering, all else with unlimited buffering.")
 @click.option("--require-agreement", is_flag=True, help="Ranks that may end with different bits are an error.")
 @click.option("--why", nargs=2, metavar="A B", 
               help="Show what orders two operations, each LINE@NAME=VALUE,... or id=N.")
@@ -61,24 +61,30 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
         return explain(job.tables(paths), why, job.sends)
     color = wants_color(sys.stdout)
     reports: list[Report] = []
-    problems: list[Diagnostic] = []
+    problems: dict[str, Diagnostic] = {}
+    unread = 0
     for result in job.all(paths):
         if isinstance(result, SchedError):
-            problems += result.diagnostics
+            # What is wrong with a file that several others import is said once.
+            new = {text: d for d in result.diagnostics if (text := str(d)) not in problems}
+            problems |= new
+            unread += 1
             if style_name != "json":
-                show(result.diagnostics, format=style_name)
+                show(new.values(), format=style_name)
         else:
             reports.append(result)
             if style_name != "json":
                 text = verdict.text(result, full=style_name == "full", style=Style(color), width=terminal_width())
                 click.echo(text, nl=False, color=color)
     if style_name == "json":
-        click.echo(json.dumps(verdict.document(reports, problems, str(job.sends))), nl=False)
+        click.echo(json.dumps(verdict.document(reports, problems.values(), str(job.sends))), nl=False)
     elif style_name == "full" and reports:
-        if len(reports) > 1:
-            click.echo(f"{sum(report.ok for report in reports)} of {len(reports)} schedules are right")
+        if len(reports) + unread > 1:
+            right = sum(report.ok for report in reports)
+            more = f"; {unread} file{'s' * (unread > 1)} could not be used" if unread else ""
+            click.echo(f"{right} of {len(reports)} schedules are right{more}")
         click.echo(_MODELS.get(str(job.sends), f"All judged with --sends {job.sends}."))
-    return max([exit_code(problems), *(_exit(s) for s in reports)], default=EXIT_CLEAN)
+    return max([exit_code(problems.values()), *(_exit(s) for s in reports)], default=EXIT_CLEAN)
 
 
 def _exit(report: Report) -> int:
@@ -98,22 +104,23 @@ class _Job:
         seen: set[tuple[str, str | None]] = set()
         for path in paths:
             try:
+                found = False
                 for file, name in targets(path):
                     if (file, name) in seen:
+                        found = True
                         continue
                     seen.add((file, name))
-                    found = False
                     for result in self.file(file, name):
                         found = True
                         yield result
-                    if not found and file == path:
-                        raise SchedError(error("SL212", f"{file} has no schedule", help="a file may have functions "
-                                               "only, for others to import; there is nothing in it to verify"))
+                if not found:
+                    raise SchedError(error("SL212", f"there is no schedule in {path}", help="a file may have functions "
+                                           "only, for others to import; there is nothing here to verify"))
             except SchedError as failure:
                 yield failure
 
     def file(self, file: str, name: str | None) -> Iterator[Report | SchedError]:
-        from schedlang.report import Report
+        from schedlang.report import Case, Report
         from schedlang.survey import judge, survey
 
         try:
@@ -134,7 +141,7 @@ class _Job:
                     yield survey(program, one, values, file=file, op=self.op, max_ops=self.max_ops, sends=self.sends,
                                  require_agreement=self.require_agreement, made_up=tuple(sorted(made_up)))
                 except SchedError as failure:
-                    yield failure
+                    yield Report(file, one, (Case({}, "unusable", failure.diagnostics),))
         except SchedError as failure:
             yield failure
 

@@ -15,42 +15,41 @@ FORMAT, VERSION = "schedlang-verify", 1
 
 
 def text(report: Report, *, full: bool, style: Style, width: int) -> str:
-    """One schedule's verdicts: the findings of the smallest failing case (of clean ones: their warnings), then a line
-    that says what holds; with ``full`` also the facts."""
+    """One schedule's verdicts: the findings of the smallest faulty case and of the smallest unusable one, or
+    where there is neither the warnings, each with a line that says what holds; with ``full`` also the facts."""
     return "".join(f"{line}\n" for line in _lines(report, full, style, width))
 
 
 def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str]:
-    failure = report.smallest_failure
     name = style("bold", f"{report.file}::{report.schedule}")
-    shown = failure.diagnostics if failure is not None else _remarks(report.with_status("ok"), full)
-    if shown:
-        yield render(shown, format="full" if full else "concise", color=style.color, width=width).rstrip("\n")
+
+    def findings(shown: Sequence[Diagnostic]) -> Iterator[str]:
+        if shown:
+            yield render(shown, format="full" if full else "concise", color=style.color, width=width).rstrip("\n")
+            if full:
+                yield ""
+
+    proved, skipped = report.with_status("ok"), report.with_status("skipped")
+    failures = report.smallest_failures
+    for failure in failures:
+        yield from findings(failure.diagnostics)
+        tag = style("error", failure.status.upper())
+        alike, tried = len(report.with_status(failure.status)), len(report.cases) - len(skipped)
+        others = f", and {alike - 1} more of {tried} cases" if alike > 1 else (
+            f", alone of {tried} cases" if tried > 1 else "")
+        values = values_text([failure.values])
+        yield f"{tag}  {name}{values and f'  {values}'}{others}: {summary(failure.diagnostics)}"
         if full:
-            yield ""
-    if failure is not None:
-        tag = "FAULTY" if report.status == "faulty" else "UNUSABLE"
-        failing = len(report.with_status("faulty", "unusable"))
-        others = f", and {failing - 1} more of {len(report.cases)} cases" if failing > 1 else (
-            f", alone of {len(report.cases)} cases" if len(report.cases) > 1 else "")
-        yield f"{style('error', tag)}  {name}  {values_text([failure.values])}{others}: {summary(failure.diagnostics)}"
-    else:
-        proved = report.with_status("ok")
+            yield from (f"    {line}" for line in _not_judged(failure))
+    if not failures:
+        yield from findings(_remarks(proved, full))
         count = f" ({len(proved)} cases)" if len(proved) > 1 else ""
         yield f"{style('ok', 'ok')}  {name}  {values_text([c.values for c in proved])}{count}".rstrip()
     if report.made_up:
         names = ", ".join(report.made_up)
         yield f"    {names} made up, uneven and with zeros; give yours with -p {report.made_up[0]}=@FILE"
-    skipped = report.with_status("skipped")
-    if skipped:
-        reason = skipped[0].diagnostics[0].message
-        yield f"    skipped {values_text([c.values for c in skipped])}: {reason}"
-    proved = report.with_status("ok")
-    if not full:
-        return
-    if failure is not None:
-        yield from (f"    {line}" for line in _not_judged(failure))
-    elif proved:
+    yield from (f"    {line}" for line in _skipped(skipped, report.cases))
+    if full and proved and not failures:
         largest = max(proved, key=lambda case: case.values.get("ranks", 0))
         if len(proved) > 1:
             yield f"    with {values_text([largest.values])}:"
@@ -66,6 +65,20 @@ def _remarks(cases: Iterable[Case], full: bool) -> list[Diagnostic]:
                 at = d.location
                 seen.setdefault((d.code, at and (at.file, at.line, at.column)), d)
     return list(seen.values())
+
+
+def _skipped(skipped: Iterable[Case], cases: Iterable[Case]) -> Iterator[str]:
+    """Which cases a `require` excludes: a line for each reason. All of their values are listed where these stand for
+    no other case as well, else one case."""
+    reasons: dict[str, list[Case]] = {}
+    for case in skipped:
+        reasons.setdefault(case.diagnostics[0].message, []).append(case)
+    for why, these in reasons.items():
+        values = [case.values for case in these]
+        span = {name: {repr(v[name]) for v in values if name in v} for name in values[0]}
+        inside = sum(all(repr(value) in span.get(name, ()) for name, value in case.values.items()) for case in cases)
+        yield (f"skipped {values_text(values)}: {why}" if inside == len(these) else
+               f"skipped {len(these)} cases, the first with {values_text(values[:1])}: {why}")
 
 
 def values_text(cases: Sequence[Mapping[str, Any]]) -> str:

@@ -62,7 +62,7 @@ def test_every_command_has_help(call, name):
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (["verfy"], ["no command verfy", "did you mean verify"]),
-    (["verify", "--rank", "8", "x.sched"], ["no option --rank", "--ranks"]),
+    (["verify", "--rank", "8", "x.sched"], ["no option --rank", "did you mean --ranks?"]),
     (["verify"], ["needs", "PATH"]),
     (["compile", "x.sched", "--target"], ["--target"]),
     (["verify", "x.sched", "--format", "xml"], ["'xml'", "concise"]),
@@ -70,7 +70,11 @@ def test_every_command_has_help(call, name):
     (["verify", "x.sched", "--max-ops", "0"], ["--max-ops", "0"]),
     (["show", "x.sched", "--rank", "-1"], ["--rank", "-1"]),
     (["compile", "x.sched", "--target", "fpga"], ["no such target", "json"]),
-    (["explain", "deadlok"], ["no finding deadlok", "deadlock"]),
+    (["explain", "deadlok"], ["no finding deadlok", "did you mean deadlock?"]),
+    (["explain", "305"], ["no finding 305", "did you mean SL305?"]),
+    (["explain", "SL3005"], ["help: `schedlang explain --list`"]),
+    (["explain", "SL999"], ["help: `schedlang explain --list`"]),
+    (["explain", "SL399"], ["help: SL3xx are SL301 to SL3"]),
     (["verify", "no/such/file.sched"], ["no/such/file.sched"]),
     (["verify", "no/such/table.json"], ["no/such/table.json"]),
     (["show", "x.sched::"], ["x.sched::"]),

@@ -141,6 +141,75 @@ def test_a_file_without_schedules(call):
     assert call("verify", "a")[0] == 0
 
 
+def test_a_folder_without_schedules(call):
+    write("a/only.sched", "fn f(x) = x\n")
+    write("a/empty.sched", "")
+    status, out, _ = call("verify", "a")
+    assert status == 2 and out.startswith("error[SL212]") and "there is no schedule in a" in out
+    status, out, _ = call("verify", "a", "--format", "json")
+    assert status == 2 and [d["code"] for d in report(out)["diagnostics"]] == ["SL212"]
+    for command in ("verify", "show", "run"):
+        status, out, err = call(command, "a/empty.sched")
+        assert status == 2 and "error[SL212]" in out + err
+
+
+def test_what_several_files_import_is_complained_of_once(call):
+    write("a/lib.sched", "schedule lib(:\n")
+    for name in "bcd":
+        write(f"a/{name}.sched", f'import "lib.sched"\nschedule {name}(ranks):\n    collective barrier\n')
+    write("a/good.sched", GOOD)
+    status, out, _ = call("verify", "a")
+    assert status == 2 and out.count("a/lib.sched:1:13: error[SL101]") == 1
+    assert "1 of 1 schedules are right; 4 files could not be used\n" in out
+    assert len(report(call("verify", "a", "--format", "json")[1])["diagnostics"]) == 1
+
+
+def test_a_schedule_that_lacks_a_value_counts_as_one(call):
+    write("three.sched", GOOD + "\n" + GOOD.replace("good", "other") + "\nschedule lacks(ranks, k):\n"
+          "    collective broadcast(0)\n")
+    status, out, _ = call("verify", "three.sched")
+    assert status == 2 and "error[SL206]" in out and "UNUSABLE  three.sched::lacks: 1 error\n" in out
+    assert "2 of 3 schedules are right\n" in out
+    (lacks,) = [s for s in report(call("verify", "three.sched", "--format", "json")[1])["schedules"] if not s["ok"]]
+    assert (lacks["schedule"], lacks["status"], lacks["cases"][0]["values"]) == ("lacks", "unusable", {})
+    assert [d["code"] for d in lacks["cases"][0]["diagnostics"]] == ["SL206"]
+
+
+SOME = """\
+schedule some(ranks, root):
+    require root < ranks, "no such root"
+    require ranks != 4, "not for four"
+    collective broadcast(root)
+    verify ranks in 1..6, root in 0..5
+    for r in 0..ranks:
+        send data[0] from root to r if r != root
+"""
+
+
+def test_what_is_skipped_does_not_contradict_what_is_right(call):
+    status, out, _ = call("verify", write("some.sched", SOME))
+    assert status == 0 and "ok  some.sched::some  ranks 1, 2, 3, 5, root 0 to 4 (11 cases)\n" in out
+    assert "    skipped 10 cases, the first with ranks 1, root 1: no such root\n" in out
+    assert "    skipped ranks 4, root 0 to 3: not for four\n" in out
+
+
+def test_skipped_cases_are_not_counted_among_those_tried(call):
+    write("some.sched", SOME.replace("r != root", "r != root and r < 2"))
+    status, out, _ = call("verify", "some.sched")
+    assert status == 1 and "FAULTY  some.sched::some  ranks 3, root 0, and 6 more of 11 cases: 1 error\n" in out
+
+
+def test_faulty_and_unusable_cases_each_show_their_cause(call):
+    write("some.sched", SOME.replace("!= root", "!= root and r < 2") + "    chunks 1 if ranks != 5 else 0\n")
+    status, out, _ = call("verify", "some.sched", "--ranks", "2..6", "-p", "root=0")
+    assert status == 2
+    at = [out.index(text) for text in (
+        "error[SL504]", "FAULTY  some.sched::some  ranks 3, root 0, alone of 3 cases: 1 error\n",
+        "error[SL205]", "UNUSABLE  some.sched::some  ranks 5, root 0, alone of 3 cases: 1 error\n",
+        "    skipped ranks 4, root 0: not for four\n")]
+    assert at == sorted(at)
+
+
 def test_files_named_twice_are_verified_once(call):
     write("a/good.sched", GOOD)
     assert call("verify", "a/good.sched", "a", "a/good.sched")[1].count("ok  a/good.sched") == 1
