@@ -56,6 +56,9 @@ def take(value: Any, what: str) -> Taken:
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     try:
+        if hasattr(value, "mask") and isinstance(value, np.ma.MaskedArray):
+            raise SchedError(error("SL801", "a masked array has elements without a value",
+                                   help="say what stands for them: array.filled(0)"))
         if isinstance(value, (np.ndarray, np.generic)):
             return _taken(np.asarray(value), "numpy", "cpu", lambda result: result)
         if torch is not None and isinstance(value, torch.Tensor):
@@ -88,8 +91,8 @@ def _from_torch(tensor: Any, what: str, torch: Any) -> Taken:
 
     def give(result: Array) -> Any:
         if name == "bfloat16":
-            return torch.from_numpy(np.ascontiguousarray(result).view(np.int16)).view(torch.bfloat16).to(device)
-        return torch.from_numpy(np.ascontiguousarray(result)).to(device)
+            return torch.from_numpy(np.asarray(result, order="C").view(np.int16)).view(torch.bfloat16).to(device)
+        return torch.from_numpy(np.asarray(result, order="C")).to(device)
 
     return _taken(array, "torch", str(device), give)
 
@@ -107,10 +110,10 @@ def _from_cupy(array: Any, cupy: Any) -> Taken:
 def _from_any(value: Any) -> Taken:
     try:
         array = np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError):      # another device, or a dtype DLPack or NumPy has no word for
+    except (BufferError, RuntimeError, TypeError, ValueError):  # another device, or a dtype unknown to DLPack or NumPy
         try:
             array = np.asarray(value)
-        except (TypeError, ValueError, RuntimeError) as cause:
+        except (TypeError, ValueError, RuntimeError, BufferError) as cause:
             raise SchedError(error("SL801", f"a {type(value).__name__} cannot be brought to NumPy: {cause}",
                                    help="bring it to the CPU, or give a NumPy array")) from cause
     library = type(value).__module__.partition(".")[0]

@@ -61,15 +61,19 @@ def names() -> list[str]:
     return sorted({*SHIPPED, *(point.name for point in entry_points(group=GROUP))})
 
 
-def find(name: str) -> Backend:
-    """The back end called ``name``, ready to run.
+def find(wanted: str | Backend) -> Backend:
+    """The back end of a name, or one that somebody hands over, ready to run.
 
-    Raises SchedError (SL804) where there is none of that name, it cannot be loaded, or it cannot run here.
+    Raises SchedError (SL804) where there is none of that name, it cannot be loaded, it is none, or it cannot run here.
     """
-    backend = _load(name)
+    backend = _load(wanted) if isinstance(wanted, str) else wanted
+    if not isinstance(backend, Backend) or isinstance(backend, type):
+        raise SchedError(error("SL804", f"{wanted!r} is no back end: it lacks name, available() or run()",
+                               help=f"{_choices()}, or give an object like those"))
     missing = backend.available()
     if missing is not None:
-        raise SchedError(error("SL804", f"the back end {name} cannot run here: {missing}", help=_choices(name)))
+        raise SchedError(error("SL804", f"the back end {backend.name} cannot run here: {missing}",
+                               help=_choices(backend.name)))
     return backend
 
 

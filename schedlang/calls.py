@@ -74,7 +74,7 @@ def _entries(table: OpTable, inputs: Any) -> list[Any]:
                                    help="give a list with one array a rank, or one array stacked along axis 0"))
         inputs = [None] * table.ranks
     if is_array(inputs):
-        if not inputs.shape:
+        if not getattr(inputs, "shape", ()):
             raise SchedError(error("SL801", "the stacked inputs have no dimension to tell ranks apart",
                                    help=f"stack {table.ranks} arrays along axis 0, or give a list"))
         number = inputs.shape[0]

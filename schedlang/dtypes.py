@@ -55,7 +55,8 @@ DTYPES: dict[str, Dtype] = {
 
 def named(word: str) -> Dtype:
     """The dtype written ``word``: its name or its short name. Raises SchedError (SL803) where there is none."""
-    found = DTYPES.get(word.lower()) or next((d for d in DTYPES.values() if d.short == word.lower()), None)
+    text = str(word).lower()                # from Python it may be anything: a NumPy dtype reads as its name
+    found = DTYPES.get(text) or next((d for d in DTYPES.values() if d.short == text), None)
     if found is None:
         raise SchedError(error("SL803", f"{word} is no dtype that schedules run on",
                                help=f"choose one of: {', '.join(DTYPES)}"))

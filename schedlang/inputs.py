@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import math
 import re
-import tempfile
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from schedlang.binding import starts
 from schedlang.diagnostics import SchedError, error
 from schedlang.dtypes import Dtype
+from schedlang.files import write_file
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
@@ -24,6 +25,12 @@ DEFAULT_ELEMENTS = 1 << 18
 _UNITS = {"": 1, "b": 1}
 for _power, _prefix in enumerate("kmgt", 1):
     _UNITS |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
+
+_OF_A_RANK = re.compile(r"rank([0-9]{1,9})(?:\.(\w+))?")
+
+# What NumPy, zipfile, zlib and Python's parser (of an array's header) raise for files that are damaged or none of theirs.
+_UNREADABLE = (ValueError, TypeError, EOFError, OverflowError, RuntimeError, KeyError, SyntaxError, tokenize.TokenError,
+               zipfile.BadZipFile, zlib.error)
 
 
 def bytes_of(text: str) -> int:
@@ -102,42 +109,61 @@ def from_file(path: str, table: OpTable, dtype: Dtype | None) -> Any:
     or a stacked one in an .npy file; converted to ``dtype`` where one is given. NumPy stores bfloat16 as two bytes
     without meaning, so that dtype must be given.
 
-    Raises SchedError (SL801) where the file cannot be read or does not say whose its arrays are.
+    Raises SchedError: SL801 where the file cannot be read or does not say whose its arrays are, SL803 where ``dtype``
+    is of integers and cannot hold a value.
     """
-    try:
-        loaded: Any = np.load(path, allow_pickle=False)
-        arrays: dict[str, Array] = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except OSError as cause:
-        raise SchedError(error("SL801", f"cannot read {path}: {cause.strerror or cause}")) from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as cause:
-        raise SchedError(error("SL801", f"{path} is no .npz or .npy file of numbers: {cause}")) from None
-    arrays = {name: _converted(array, dtype) for name, array in arrays.items()}
-    if len(arrays) == 1 and not next(iter(arrays)).startswith("rank"):
+    arrays = {name: _converted(array, dtype, f"{name or 'the array'} of {path}") for name, array in _read(path).items()}
+    if len(arrays) == 1 and not _OF_A_RANK.fullmatch(next(iter(arrays))):
         return next(iter(arrays.values()))
     entries: list[Any] = [None] * table.ranks
     for name, array in arrays.items():
-        match = re.fullmatch(r"rank(\d{1,9})(?:\.(\w+))?", name)
+        match = _OF_A_RANK.fullmatch(name)
         if match is None or int(match[1]) >= table.ranks:
             raise SchedError(error(
                 "SL801", f"{path} has an array {name}, which belongs to none of the {table.ranks} ranks",
                                    help=f"call the arrays rank0 to rank{table.ranks - 1}, or give one stacked array"))
-        rank = int(match[1])
-        if match[2] is None:
-            entries[rank] = array
-        elif entries[rank] is None or isinstance(entries[rank], dict):
-            entries[rank] = {**(entries[rank] or {}), match[2]: array}
-        else:
-            raise SchedError(error("SL801", f"{path} has both rank{rank} and {name}", help="give one of them"))
+        rank, buffer = int(match[1]), match[2]
+        held = entries[rank]
+        if held is not None and (buffer is None or not isinstance(held, dict) or buffer in held):
+            raise SchedError(error("SL801", f"{path} has {name} and another array for the same place on rank {rank}",
+                                   help="give one of them"))
+        entries[rank] = array if buffer is None else {**(held or {}), buffer: array}
     return entries
 
 
-def _converted(array: Array, dtype: Dtype | None) -> Array:
+def _read(path: str) -> dict[str, Array]:
+    """The arrays in an .npz file by name, or the one of an .npy file, without a name."""
+    try:
+        loaded: Any = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            arrays = {name: loaded[name] for name in loaded.files}
+    except _UNREADABLE as cause:
+        raise SchedError(error("SL801", f"{path} is no .npz or .npy file of numbers: {cause}")) from None
+    except OSError as cause:
+        raise SchedError(error("SL801", f"cannot read {path}: {cause.strerror or cause}")) from None
+    except MemoryError:
+        raise SchedError(error("SL801", f"{path} says that it holds more than fits into memory")) from None
+    foreign = next((name for name, array in arrays.items() if not isinstance(array, np.ndarray)), None)
+    if foreign is not None:
+        raise SchedError(error("SL801", f"{path} holds {foreign}, which is no array"))
+    return arrays
+
+
+def _converted(array: Array, dtype: Dtype | None, what: str) -> Array:
     if dtype is None or array.dtype == dtype.numpy:
         return array
-    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
+    if dtype.name == "bfloat16" and array.dtype == np.dtype("V2"):
         return array.view(dtype.numpy)
     if array.dtype.kind not in "fiub":
         return array
+    if dtype.kind in "iu" and array.size:
+        info = np.iinfo(dtype.numpy)
+        for value in (array.min().item(), array.max().item()):          # NaN where there is one
+            if not (math.isfinite(value) and info.min <= int(value) <= info.max):
+                raise SchedError(error("SL803", f"{what} contains {value}, which {dtype.name} cannot hold",
+                                       help="choose another --dtype"))
     with np.errstate(all="ignore"):
         return array.astype(dtype.numpy)
 
@@ -154,16 +180,4 @@ def save(path: str, results: Any) -> None:
             arrays |= {f"rank{rank}.{name}": value for name, value in entry.items()}
         elif entry is not None:
             arrays[f"rank{rank}"] = entry
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".schedlang-", delete=False) as file:
-            temporary = file.name
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # NumPy's stub lets no dict through
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as failure:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise SchedError(error("SL807", f"cannot write {path}: {failure.strerror}")) from None
+    write_file(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # the stub lets no dict through

@@ -91,7 +91,7 @@ def read_table(file: str, name: str | None = None, *, ranks: int | None = None, 
 
 def with_op(table: OpTable, op: str) -> OpTable:
     """The table with another reduction operator, a key of ``ops.REDUCE_OPS``. Raises SchedError (SL806)."""
-    if op not in REDUCE_OPS:
+    if op not in tuple(REDUCE_OPS):         # from Python it may be anything
         raise SchedError(error("SL806", f"there is no reduction operator {op}",
                                help=f"choose one of: {', '.join(REDUCE_OPS)}"))
     if not COLLECTIVES[table.collective.name].reduces:

@@ -14,6 +14,7 @@ from schedlang.ir.table import Collective, OpTable
 if TYPE_CHECKING:
     from schedlang.backend import Backend
     from schedlang.verify import Verdict
+    from schedlang.verify.sends import Sends
 
 
 def load(path: str | Path, ranks: int | None = None, **params: Any) -> Schedule:
@@ -63,13 +64,19 @@ class Schedule:
 
         return Schedule(with_op(self.table, op))
 
-    def verify(self, **options: Any) -> Verdict:
-        """Prove the schedule right, or find what is wrong with it: see :func:`schedlang.verify.verify`."""
-        if not options:
+    def verify(self, *, sends: Sends | str = "default", require_agreement: bool = False) -> Verdict:
+        """Prove the schedule right, or find what is wrong with it: see :func:`schedlang.verify.verify`.
+
+        ``sends``: the model of completion, also as ``--sends`` spells it: ``rendezvous``, ``buffered=N``,
+        ``unlimited``. Raises SchedError (SL806) for other text.
+        """
+        if sends == "default" and not require_agreement:
             return self._verdict
         from schedlang.verify import verify
+        from schedlang.verify.sends import Sends
 
-        return verify(self.table, **options)
+        model = sends if isinstance(sends, Sends) else Sends.parse(sends)
+        return verify(self.table, sends=model, require_agreement=require_agreement)
 
     @cached_property
     def _verdict(self) -> Verdict:
@@ -110,7 +117,7 @@ class Schedule:
 
         if op is not None:
             self.with_op(op)
-        runner = find(backend) if isinstance(backend, str) else backend
+        runner = find(backend)
         if verify:
             self.require_right()            # of every operator alike: each contribution counts exactly once
         return call(self.table, inputs, runner, op=op, accumulate=accumulate, progress=progress)

@@ -197,22 +197,7 @@ def load_table(target: str, *, ranks: str | None, texts: Sequence[str], op: str 
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a file as a whole or not at all. Raises SchedError (SL807)."""
-    import os
-    import tempfile
+    """Writes a file as a whole or not at all, see :func:`schedlang.files.write_file`. Raises SchedError (SL807)."""
+    from schedlang.files import write_file
 
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=Path(path).resolve().parent, prefix=".schedlang-",
-                                         delete=False) as file:
-            temporary = file.name
-            file.write(text)
-        # A temporary file is readable by its owner only; give it what a new file would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as failure:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise SchedError(error("SL807", f"cannot write {path}: {failure.strerror}")) from None
+    write_file(path, lambda file: file.write(text.encode()))

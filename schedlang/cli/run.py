@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, bad_option, load_table, show, value_options
-from schedlang.diagnostics import Diagnostic, error
+from schedlang.diagnostics import Diagnostic, SchedError, error
 
 if TYPE_CHECKING:
     from schedlang.ir.table import OpTable
@@ -66,20 +66,21 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     if not no_verify:
         Schedule(table).require_right()
     this = None
-    if source is not None:
-        this = Call.of(table, make.from_file(source, table, dtype))
-        arrays = this.inputs
-    else:
-        dtype = dtype or named("float32")
-        layout = make.sized(table, dtype, elements, None if size is None else make.bytes_of(size))
-        arrays = make.random_inputs(table, layout, dtype, table.collective.op, seed)
-    with _progress_bar() as progress:
-        taken = measure(table, arrays, runner, accumulate=accumulate, repeat=repeat, progress=progress)
     compared = None
-    if check:
-        from schedlang.reference import compare
+    with _within_memory():
+        if source is not None:
+            this = Call.of(table, make.from_file(source, table, dtype))
+            arrays = this.inputs
+        else:
+            dtype = dtype or named("float32")
+            layout = make.sized(table, dtype, elements, None if size is None else make.bytes_of(size))
+            arrays = make.random_inputs(table, layout, dtype, table.collective.op, seed)
+        with _progress_bar() as progress:
+            taken = measure(table, arrays, runner, accumulate=accumulate, repeat=repeat, progress=progress)
+        if check:
+            from schedlang.reference import compare
 
-        compared = compare(table, arrays, taken.outputs, accumulate=accumulate)
+            compared = compare(table, arrays, taken.outputs, accumulate=accumulate)
     if output is not None:
         make.save(output, this.results(taken.outputs) if this is not None else [
             dict(here) if len(here) > 1 else next(iter(here.values()), None) for here in taken.outputs])
@@ -88,6 +89,16 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
         show([_wrong(compared)], err=True)
         return EXIT_FINDINGS
     return EXIT_CLEAN
+
+
+@contextmanager
+def _within_memory() -> Iterator[None]:
+    """Where memory runs out here, it is for arrays."""
+    try:
+        yield
+    except MemoryError:
+        raise SchedError(error("SL802", "arrays of this size on all ranks do not fit into memory",
+                               help="take fewer elements or ranks")) from None
 
 
 @contextmanager
@@ -123,7 +134,7 @@ def _text(table: OpTable, taken: Measurement, compared: Comparison | None) -> st
     c = table.collective
     noun = "rank" if table.ranks == 1 else "ranks"
     lines = [f"{table.name}: {c.name}{f'({c.op})' if c.op else ''} on {table.ranks} {noun}, {taken.dtype.name}, "
-             f"{taken.elements:,} elements ({_bytes(taken.bytes)})"]
+             f"{taken.elements:,} {'element' if taken.elements == 1 else 'elements'} ({_bytes(taken.bytes)})"]
     best = f"   the shortest of {len(taken.seconds)}" if len(taken.seconds) > 1 else ""
     lines.append(f"  time    {_seconds(min(taken.seconds))}{best}")
     for label, rate in (("algbw", taken.algbw), ("busbw", taken.busbw)):
@@ -143,11 +154,13 @@ def _json(table: OpTable, taken: Measurement, backend: str, accumulate: str | No
     import json
     import math
 
+    from schedlang.dtypes import accumulator
+
     c = table.collective
     params = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in table.params.items()}
     document: dict[str, Any] = {
         "schedule": table.name, "collective": c.name, "op": c.op, "ranks": table.ranks, "params": params,
-        "backend": backend, "dtype": taken.dtype.name, "accumulate": accumulate or taken.dtype.name,
+        "backend": backend, "dtype": taken.dtype.name, "accumulate": accumulator(accumulate, taken.dtype).name,
         "elements": taken.elements, "bytes": taken.bytes, "seconds": taken.seconds,
         "algbw": taken.algbw, "busbw": taken.busbw,
         "check": None if compared is None else {

@@ -9,9 +9,11 @@ import pytest
 
 import schedlang
 from schedlang import SchedError, Schedule
+from schedlang.backends.numpy import NumpyBackend
 from schedlang.ir import json
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective
+from schedlang.verify.sends import Sends
 from tests import tables
 from tests.backends.test_reference import of
 
@@ -82,8 +84,26 @@ def test_operators_and_back_ends():
     assert RING.with_op("min")(inputs)[0].tolist() == [1, -1]
     assert RING(inputs, backend="interpret")[2].tolist() == [8, 5]
     assert code_of(lambda: RING(inputs, op="mean")) == "SL806"
-    assert code_of(lambda: RING(inputs, backend="nothing")) == "SL804"
+    assert code_of(lambda: RING(inputs, op=["sum"])) == "SL806"
+    for nothing in ("nothing", None, object(), NumpyBackend):
+        assert code_of(lambda nothing=nothing: RING(inputs, backend=nothing)) == "SL804"
+    assert RING(inputs, backend=NumpyBackend())[2].tolist() == [8, 5]
     assert code_of(lambda: direct("allgather").with_op("sum")) == "SL806"
+
+
+def test_accumulators_are_named_or_numpys():
+    inputs = [np.full(2, 0.1, np.float32)] * 3
+    wide = RING(inputs, accumulate="float64")[0]
+    assert RING(inputs, accumulate=np.dtype("float64"))[0].tobytes() == wide.tobytes()
+    for nothing in (np.float64, 64, "float"):
+        assert code_of(lambda nothing=nothing: RING(inputs, accumulate=nothing)) == "SL803"
+
+
+def test_models_of_sends_are_written_as_on_the_command_line():
+    assert RING.verify(sends="rendezvous").sends == Sends.parse("rendezvous")
+    assert RING.verify(sends=Sends.parse("buffered=2")).ok and RING.verify(require_agreement=True).ok
+    assert RING.verify() is RING.verify(sends="default")
+    assert code_of(lambda: RING.verify(sends="buffered")) == "SL806"
 
 
 def test_blocks_lie_along_the_first_dimension():
@@ -134,6 +154,7 @@ def test_custom_takes_and_gives_dicts_where_there_are_several_buffers():
     ([np.ones(3, ">f4")] * 3, "SL803", ">f4"),
     ([np.array(["a"])] * 3, "SL803", "dtype <U1"),
     ([np.array([object()])] * 3, "SL803", "dtype object"),
+    ([np.ma.masked_array([1, 2], [False, True])] * 3, "SL801", "rank 0: a masked array"),
 ])
 def test_arrays_that_do_not_fit_are_refused_by_rank(inputs, code, words):
     with pytest.raises(SchedError) as refused:
@@ -173,6 +194,21 @@ def test_any_dlpack_array_is_taken():
 
     results = RING([Foreign(np.full(4, r, np.float32)) for r in range(3)])
     assert results[0].tolist() == [3, 3, 3, 3]
+
+
+def test_arrays_that_cannot_be_read_are_refused():
+    class Closed:
+        def __dlpack__(self, **_):
+            raise ValueError("not today")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+        def __array__(self, *_, **__):
+            raise ValueError("nor so")
+
+    assert code_of(lambda: RING([Closed()] * 3)) == "SL801"
+    assert code_of(lambda: RING(Closed())) == "SL801"
 
 
 def test_results_go_back_to_the_library_and_device_they_came_from(monkeypatch):
@@ -304,6 +340,9 @@ def test_torch_tensors(name):
     assert all(r.dtype == dtype and r.shape == (2, 5) and r.device == inputs[0].device for r in results)
     assert all(torch.equal(r, (torch.arange(10).reshape(2, 5) * 6).to(dtype)) for r in results)
     assert torch.equal(RING(torch.stack(inputs)), torch.stack(results))
+    for shape in ((), (0,), (0, 3), (1, 1)):
+        small = RING([torch.ones(shape, dtype=dtype)] * 3)
+        assert all(r.shape == shape and r.dtype == dtype and (r == 3).all() for r in small)
     transposed = RING([x.T for x in inputs])[0]
     assert torch.equal(transposed, results[0].T)
 

@@ -1,7 +1,10 @@
 """``schedlang run``, and what it is made of: inputs, sizes, bandwidths, back ends by name."""
 
+import io
 import json
+import random
 import types
+import zipfile
 from fractions import Fraction
 
 import ml_dtypes
@@ -50,6 +53,8 @@ def test_json_figures(ring, capsys):
     assert main(["run", ring, *options]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [found[k] for k in ("elements", "bytes", "dtype", "op", "ranks")] == [100, 200, "bfloat16", "max", 4]
+    assert main(["run", ring, "--elements", "1", "--dtype", "f16", "--accumulate", "f32", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accumulate"] == "float32"
     assert len(found["seconds"]) == 3 and found["check"]["ok"] and found["check"]["largest_error"] == 0
     assert found["algbw"] == pytest.approx(200 / min(found["seconds"]))
     assert found["busbw"] == pytest.approx(found["algbw"] * 1.5)
@@ -117,6 +122,10 @@ def test_bfloat16_survives_files(ring, tmp_path):
     ({"rank0": np.ones(2), "weights": np.ones(2)}, "weights"),
     ({"rank0": np.ones(2), "rank1": np.ones(2)}, "rank 2 has no input"),
     ({"x": np.ones((3, 2))}, "inputs for 3"),
+    ({"rank_all": np.ones((3, 2))}, "inputs for 3"),
+    ({"rank0": np.ones(2), "rank1": np.ones(2), "rank01": np.ones(2)}, "has rank01 and another array"),
+    ({"rank0.data": np.ones(2), "rank00.data": np.ones(2)}, "has rank00.data and another array"),
+    ({"rank0.data": np.ones(2), "rank0": np.ones(2)}, "has rank0 and another array"),
 ])
 def test_files_that_do_not_fit(ring, tmp_path, arrays, words, capsys):
     path = str(tmp_path / "x.npz")
@@ -125,13 +134,77 @@ def test_files_that_do_not_fit(ring, tmp_path, arrays, words, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_files_that_are_none(ring, tmp_path, capsys):
-    for content in (b"", b"PK\x03\x04 nonsense", b"hello"):
-        (tmp_path / "x.npz").write_bytes(content)
-        assert main(["run", ring, "--input", str(tmp_path / "x.npz")]) == 2
-        assert "SL801" in capsys.readouterr().err
-    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
-    assert main(["run", ring, "--input", str(tmp_path / "o.npy")]) == 2
+def header(shape: str, descr: str = "'<f8'") -> bytes:
+    """An .npy file without a body."""
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def in_a_zip(name: str, content: bytes) -> bytes:
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+
+def encrypted(archive: bytes) -> bytes:
+    at = archive.rfind(b"PK\x01\x02") + 8
+    return archive[:at] + b"\x01" + archive[at + 1 :]
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"PK\x03\x04 nonsense", b"hello", header("(2, 3"), header("(2, 99999999999999)"), header(f"(2, {10**30})"),
+    header("(-1,)"), header("'x'"), header("(2,)", "'|O'"), header("(2,)", "['a']"), header("(2,)", "{1: 2, b'a': 3}"),
+    in_a_zip("rank0.npy", header("(2, 99999999999999)")), in_a_zip("rank0.npy", header(f"(2, {10**30})")),
+    in_a_zip("rank0.npy", b"hello"), in_a_zip("read.me", b"hello"), encrypted(in_a_zip("rank0.npy", header("(0,)")))])
+@pytest.mark.parametrize("options", [[], ["--dtype", "f32"]])
+def test_files_that_are_none(ring, tmp_path, content, options, capsys):
+    (tmp_path / "x.npz").write_bytes(content)
+    assert main(["run", ring, "--input", str(tmp_path / "x.npz"), *options]) == 2
+    assert "SL801" in capsys.readouterr().err
+
+
+def test_damaged_files_are_refused_or_read(ring, tmp_path, capsys):
+    rng = random.Random(1)
+    np.savez_compressed(tmp_path / "x.npz", **{f"rank{r}": np.arange(9.0) for r in range(4)})
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(4, 3))
+    for name in ("x.npz", "x.npy"):
+        whole = (tmp_path / name).read_bytes()
+        for _ in range(60):
+            damaged = bytearray(whole)
+            for at in rng.choices(range(len(whole)), k=3):
+                damaged[at] = rng.randrange(256)
+            (tmp_path / name).write_bytes(damaged)
+            assert main(["run", ring, "--input", str(tmp_path / name), "--no-verify"]) in (0, 2)
+
+
+@pytest.mark.parametrize("values,dtype,fits", [
+    ([-1.5, 300.0], "i16", True), ([-0.5, 255.9], "u8", True), ([256], "u8", False), ([-1], "u64", False),
+    ([np.nan, 1], "i32", False), ([-np.inf], "i64", False), ([2.0**63], "i64", False), ([-2.0**63], "i64", True),
+    ([2**64 - 1], "i64", False), ([1e300], "f32", True), ([True], "i8", True), ([], "i8", True)])
+def test_conversions_to_integers_keep_values(values, dtype, fits, tmp_path):
+    path = str(tmp_path / "x.npy")
+    np.save(path, np.array([values, values]))
+    if fits:
+        with np.errstate(all="ignore"):
+            expected = np.array([values, values]).astype(named(dtype).numpy)
+        assert np.array_equal(inputs.from_file(path, tables.ring(2), named(dtype)), expected)
+    else:
+        with pytest.raises(SchedError) as refused:
+            inputs.from_file(path, tables.ring(2), named(dtype))
+        assert refused.value.diagnostics[0].code == "SL803"
+
+
+def test_bytes_are_not_taken_for_numbers(ring, tmp_path):
+    path = str(tmp_path / "x.npz")
+    for odd in (np.zeros((4, 2), "V4"), np.zeros((4, 2), [("a", "f4")]), np.zeros((4, 2), "V2")):
+        np.savez(path, odd)
+        assert main(["run", ring, "--input", path, "--dtype", "f16" if odd.itemsize == 2 else "f32"]) == 2
+
+
+def test_arrays_too_large_for_memory(ring, capsys):
+    for elements in (1 << 50, (1 << 63) - 1):
+        assert main(["run", ring, "--elements", str(elements)]) == 2
+        assert "SL802" in capsys.readouterr().err
 
 
 def test_the_interpreter_runs_too(ring, capsys):

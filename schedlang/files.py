@@ -1,0 +1,59 @@
+"""Writing files."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from schedlang.diagnostics import SchedError, error
+
+
+def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:
+    """Have ``write`` write a file: it appears as a whole or not at all; a file that was there keeps its permissions.
+    What is no file (a device, a pipe) is written to, not replaced.
+
+    Raises SchedError (SL807).
+    """
+    try:
+        if "\0" in path:
+            raise OSError(0, "there is a null character in the name")
+        mode = _mode(path)
+        if mode is not None and not stat.S_ISREG(mode):
+            with open(path, "wb") as place:
+                write(place)
+            return
+        _replace(Path(path).resolve(), write, mode)
+    except OSError as failure:
+        shown = path.replace("\0", "?")
+        raise SchedError(error("SL807", f"cannot write {shown}: {failure.strerror or failure}")) from None
+
+
+def _replace(target: Path, write: Callable[[IO[bytes]], object], mode: int | None) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".schedlang-")
+    try:
+        with open(descriptor, "wb") as file:
+            write(file)
+        # A temporary file is readable by its owner only; give it what the old file had, or what a new one would have.
+        os.chmod(temporary, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _mode(path: str) -> int | None:
+    """The kind and permissions of what a path leads to; None where there is nothing."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
