@@ -28,7 +28,7 @@ for _power, _prefix in enumerate("kmgt", 1):
 
 _OF_A_RANK = re.compile(r"rank([0-9]{1,9})(?:\.(\w+))?")
 
-# What NumPy, zipfile, zlib and Python's parser (of an array's header) raise for files that are damaged or none of theirs.
+# What NumPy, zipfile, zlib and Python's parser (of an array's header) raise for damaged files and for other kinds.
 _UNREADABLE = (ValueError, TypeError, EOFError, OverflowError, RuntimeError, KeyError, SyntaxError, tokenize.TokenError,
                zipfile.BadZipFile, zlib.error)
 
