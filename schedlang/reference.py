@@ -149,7 +149,8 @@ def compare(table: OpTable, inputs: Sequence[Mapping[str, Array]], outputs: Sequ
     op = op or table.collective.op
     held = accumulator(accumulate, bound.dtype)
     tally = _Tally()
-    if table.ranks == 1 or not (COLLECTIVES[table.collective.name].reduces or table.collective.name == "custom"):
+    kind = COLLECTIVES[table.collective.name]
+    if kind.family != "custom" and (table.ranks == 1 or not kind.reduces):
         wanted = _assembled(table, inputs, bound, op, bound.dtype.numpy)        # many small copies, compared together
         for r, here in enumerate(wanted):
             for name, array in here.items():
