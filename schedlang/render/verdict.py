@@ -118,15 +118,18 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
     def least(name: str, how: str = "") -> str:
         return f" ({how}at least {facts[name]})" if facts.get(name) is not None else ""
 
+    def many(name: str, thing: str) -> str:
+        return f"{facts[name]:,} {thing}{'s' * (facts[name] != 1)}"
+
     if "rounds" in facts:
-        yield (f"{facts['rounds']} rounds{least('rounds_bound', 'with one message at a time ')}, "
-               f"{facts['messages']:,} messages over {facts['links']:,} links")
+        yield (f"{many('rounds', 'round')}{least('rounds_bound', 'with one message at a time ')}, "
+               f"{many('messages', 'message')} over {many('links', 'link')}")
         yield (f"sent by a rank: {facts['sent_most']}{least('sent_bound')}; received: {facts['received_most']}"
                f"{least('received_bound')}; over one link: {facts['link_most']}")
     if facts.get("least_depth"):
-        yield f"needs {facts['least_depth']} message{'s' * (facts['least_depth'] > 1)} in flight per connection"
+        yield f"needs {many('least_depth', 'message')} in flight per connection"
     if facts.get("peak_scratch"):
-        yield f"scratch in use on a rank: {facts['peak_scratch']} chunk{'s' * (facts['peak_scratch'] > 1)}"
+        yield f"scratch in use on a rank: {many('peak_scratch', 'chunk')}"
     if facts.get("agreement") is not None:
         yield ("all ranks get the same bits" if facts["agreement"] else
                "ranks may get different bits: they add in different orders")

@@ -8,6 +8,7 @@ from schedlang.diagnostics import Note, error, note, warning
 from schedlang.render import json as as_json
 from schedlang.render.style import clean, width
 from schedlang.render.terminal import render, summary
+from schedlang.render.verdict import facts_text
 from schedlang.source import Place, Source, Span
 
 TEXT = "schedule x(ranks):\n    send data[0] from 0 to 1\n    send data[1] from 1 to 0\n"
@@ -106,6 +107,15 @@ def test_colours_only_when_asked(monkeypatch):
 def test_summary_counts_by_severity():
     assert summary([error("SL305", ""), error("SL305", ""), note("SL603", "")]) == "2 errors, 1 note"
     assert summary([]) == ""
+
+
+def test_one_of_a_thing_is_no_plural():
+    facts = {"sent_most": "n", "received_most": "n", "link_most": "n", "rounds": 1, "messages": 1, "links": 1,
+             "peak_scratch": 1}
+    assert [next(facts_text(facts)), list(facts_text(facts))[-1]] == [
+        "1 round, 1 message over 1 link", "scratch in use on a rank: 1 chunk"]
+    assert next(facts_text({**facts, "rounds": 2, "messages": 4096, "links": 0})) == (
+        "2 rounds, 4,096 messages over 0 links")
 
 
 def test_json_finding():
