@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from schedlang.cli.common import bad_option
 from schedlang.diagnostics import Note, SchedError, error
+from schedlang.ir.origin import origin_text
 from schedlang.ir.table import OpTable
 from schedlang.ops import Op
-from schedlang.render.words import operation, origin, stream
+from schedlang.render.words import operation, stream
 
 SPELLING = ("an operation is named by its line and what tells it apart from the others there, such as 14@s=0,r=2 or "
             "14@rank=3,op=recv, or by its id, such as id=17")
@@ -58,7 +59,7 @@ class RowName:
             return found[0]
         listed = found or sorted(rows)
         many = f"{len(found):,} operations are called that" if found else "no operation there has these values"
-        notes = [Note(f"id={row}: rank {table.rank[row]}, {operation(table, row)} ({origin(table, [row])})")
+        notes = [Note(f"id={row}: rank {table.rank[row]}, {operation(table, row)} ({origin_text(table, [row])})")
                  for row in listed[:4]]
         if listed[4:]:
             notes.append(Note(f"and {len(listed) - 4:,} more"))

@@ -12,10 +12,11 @@ import numpy as np
 from schedlang.diagnostics import Note
 from schedlang.expand.collective import collective, collective_buffers
 from schedlang.expand.evaluate import Evaluator
-from schedlang.expand.frame import Fail, Findings, Frame, fail, shown
+from schedlang.expand.frame import Fail, Findings, Frame, fail, shown_at
 from schedlang.expand.program import Module, did_you_mean
-from schedlang.expand.values import POISON, Array, Col, Poison, Value, at
+from schedlang.expand.values import POISON, Array, Col, Poison, Value
 from schedlang.ir.table import Buffer, Collective
+from schedlang.ir.words import shown
 from schedlang.ops import COLLECTIVES, CollectiveKind
 from schedlang.syntax import tree as t
 
@@ -181,7 +182,7 @@ class Declarations:
         values = []
         for name in sorted(self.evaluate.free_names(s.condition)):
             try:
-                values.append(f"{name} = {shown(at(frame.lookup(name), turn))}")
+                values.append(f"{name} = {shown_at(frame.lookup(name), turn)}")
             except KeyError:
                 continue
         text = s.text or f"`{s.condition.span.text}` does not hold"

@@ -9,7 +9,7 @@ import numpy as np
 
 from schedlang.expand import arith
 from schedlang.expand.calls import Calls
-from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch, shown
+from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch, shown_at
 from schedlang.expand.program import Module
 from schedlang.expand.values import (
     EMPTY,
@@ -198,7 +198,7 @@ class Evaluator:
             why, turns = bad.why, bad.turns
 
             def message(turn: int) -> str:
-                values = [shown(at(v, turn)) for v in operands]
+                values = [shown_at(v, turn) for v in operands]
                 if isinstance(node, t.Binary):
                     return f"{why}: {values[0]} {node.op} {values[1]}"
                 name = node.function if isinstance(node, t.Call) else cast(t.Unary, node).op

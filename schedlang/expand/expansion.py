@@ -13,11 +13,12 @@ from schedlang.expand.declare import Declarations, Root
 from schedlang.expand.ensure import check_once
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.execute import CHAN, STREAM, Statements
-from schedlang.expand.frame import Fail, Frame, fail, shown
+from schedlang.expand.frame import Fail, Frame, fail, shown_all
 from schedlang.expand.parameters import bound
 from schedlang.expand.program import Module
 from schedlang.expand.rows import columns
 from schedlang.expand.values import Value, at, key
+from schedlang.ir.origin import used_note
 from schedlang.ir.place import by_number, fork_join
 from schedlang.ir.table import NONE, OpTable, constant
 from schedlang.syntax import tree as t
@@ -156,14 +157,8 @@ class Expansions:
         findings: list[Diagnostic], schedule: t.Schedule, given: dict[str, Value], s: t.Use, frame: Frame
     ) -> Fail:
         """Findings inside a used schedule, as seen from the `use`."""
-        values = ", ".join(f"{k} = {shown(at(v, 0))}" for k, v in given.items())
-        loops = ", ".join(f"{k} = {shown(v)}" for k, v in frame.loop_values(0).items())
-        text = (
-            f"in `{schedule.name}`, used here"
-            + (f" with {values}" if values else "")
-            + (f", where {loops}" if loops else "")
-        )
-        return Fail(*(replace(d, notes=(*d.notes, Note(text, s.span))) for d in findings))
+        note = used_note(schedule.name, shown_all(given), frame.loop_values(0), s.span)
+        return Fail(*(replace(d, notes=(*d.notes, note)) for d in findings))
 
 
 def _no_reverse(d: Diagnostic, s: t.Use, frame: Frame) -> Diagnostic:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.expand.values import Array, Col, Interval, Items, Value, at, element, elements, kind, take, take_one
+from schedlang.ir.words import shown
 from schedlang.source import Location, Span
 
 
@@ -136,7 +137,7 @@ class Frame:
         while frame is not None:
             if frame.call is not None:
                 name, span = frame.call
-                arguments = ", ".join(f"{k} = {shown(at(v, turn))}" for k, v in frame.names.items())
+                arguments = ", ".join(f"{k} = {shown_at(v, turn)}" for k, v in frame.names.items())
                 notes.append(Note(f"in fn {name}, called here" + (f" with {arguments}" if arguments else ""), span))
             turn = frame.outer_turn(turn) if frame.outer is not None else turn
             frame = frame.outer
@@ -212,14 +213,19 @@ def fail(
     )
 
 
-def shown(value: Any) -> str:
-    """A value as one writes it in the language, long lists shortened."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        items = [shown(v) for v in value[:8]] + (["..."] if len(value) > 8 else [])
-        return "[" + ", ".join(items) + "]"
-    return str(value)
+def shown_at(value: Value, turn: int) -> str:
+    """The value in one turn as one writes it in the language; a long list is not written out for it."""
+    one = take_one(value, turn)
+    if isinstance(one, Interval):
+        return f"{one.lo}..{one.hi}"
+    if isinstance(one, Items) and isinstance(one.length, int):
+        return shown(at(Items(one.start, min(one.length, 9), one.content), 0))
+    return shown(at(one, 0))
+
+
+def shown_all(values: Mapping[str, Value]) -> dict[str, str]:
+    """Values that are the same in all turns, as one writes them."""
+    return {name: shown_at(value, 0) for name, value in values.items()}
 
 
 def kind_mismatch(wanted: str, value: Value, span: Span, frame: Frame, help: str | None = None) -> Fail:

@@ -10,9 +10,10 @@ import numpy as np
 from schedlang.diagnostics import SchedError, error
 from schedlang.expand.declare import LARGEST, Declarations, RecursionInDeclarations, Root
 from schedlang.expand.evaluate import Evaluator
-from schedlang.expand.frame import Fail, Frame, fail, shown
+from schedlang.expand.frame import Fail, Frame, fail
 from schedlang.expand.program import Module, did_you_mean
 from schedlang.expand.values import KindMismatch, Value, at, from_plain, kind
+from schedlang.ir.words import shown
 from schedlang.ops import COLLECTIVES
 from schedlang.syntax import tree as t
 

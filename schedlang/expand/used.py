@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from schedlang.expand.declare import LARGEST
 from schedlang.expand.execute import CHAN, MAIN, STREAM, Statements, Where, cell, nested
-from schedlang.expand.frame import Frame, fail
+from schedlang.expand.frame import Frame, fail, shown_all
 from schedlang.expand.program import did_you_mean
 from schedlang.expand.rows import Block, Even, Part, Starts, positions
 from schedlang.expand.values import (
@@ -29,7 +29,7 @@ from schedlang.expand.values import (
     take_one,
 )
 from schedlang.ir.place import Placement, placed, placed_sites
-from schedlang.ir.table import NONE, Buffer, OpTable
+from schedlang.ir.table import NONE, Buffer, OpTable, Use
 from schedlang.ops import Op
 from schedlang.syntax import tree as t
 
@@ -209,6 +209,7 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
                         for e, i in zip(table.events, table.event_indices, strict=True)] for prefix in names],
                       np.int32).reshape(colors, len(table.events))[color]
     site = run.site(s.span, frame)
+    run.sites[site] = replace(run.sites[site], use=Use(s.schedule, shown_all(arguments), ranks))
     base = len(run.sites) + np.arange(frame.n) * len(table.sites)
     streams, chans = _streams(run, table, frame)
     by = Placement(

@@ -113,7 +113,8 @@ def is_uniform(v: Value) -> bool:
 
 
 def at(v: Value, turn: int) -> Any:
-    """The value in one turn: int, bool, str or a list of those. Long lists are not for messages: see :func:`shown`."""
+    """The value in one turn: int, bool, str or a list of those. Long lists are not for messages: see
+    :func:`schedlang.ir.words.shown`."""
     one = take_one(v, turn)
     if isinstance(one, Interval):
         assert isinstance(one.lo, int) and isinstance(one.hi, int)

@@ -10,6 +10,7 @@ from schedlang.interpret.machine import Machine, Model
 from schedlang.interpret.order import InOrder
 from schedlang.interpret.payload import Numbers
 from schedlang.interpret.program import load
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import Array, OpTable
 
 
@@ -32,15 +33,15 @@ class Backend:
         stuck = findings.blocked(table, program, machine.model)
         if stuck:
             notes = [Note(f"rank {table.rank[b.row]}, {b.reason}", table.origin(b.row)[0]) for b in stuck]
-            raise SchedError(error("SL305", f"the schedule cannot finish: {len(stuck)} operations wait for ever",
-                                   table.origin(stuck[0].row)[0], notes=notes,
-                                   help="`schedlang verify` shows the circle they stand in"))
+            raise SchedError(at_row(
+                error("SL305", f"the schedule cannot finish: {len(stuck)} operations wait for ever", notes=notes,
+                      help="`schedlang verify` shows the circle they stand in"), table, *(b.row for b in stuck)))
         for code, found, what in (("SL403", machine.uninitialised, "is read before anything is written there"),
                                   ("SL802", machine.misfits, "does not have the length of the value that comes there")):
             if found:
                 row, (rank, buffer, chunk) = next(iter(found))
                 at = f"chunk {chunk} of {table.buffers[buffer].name} on rank {rank}"
-                raise SchedError(error(code, f"{at} {what}", table.origin(row)[0]))
+                raise SchedError(at_row(error(code, f"{at} {what}"), table, row))
         if progress is not None:
             progress(1.0)
         return payload.judge(machine.memory)[0]

@@ -15,8 +15,9 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.buffers import standard_buffers
+from schedlang.ir.origin import at_row, row_note
 from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, OpTable, Site
-from schedlang.ir.words import event_text, lane_text, location, row_note, row_text, turn_text
+from schedlang.ir.words import event_text, lane_text, location, row_text, turn_text
 from schedlang.ops import COLLECTIVES, MAX_OPS, REDUCE_OPS, Op
 
 _BLOCK = 1 << 16
@@ -473,6 +474,5 @@ def _collapse(table: OpTable, rows: Array, code: str, says: Callable[[OpTable, i
     for row, count in list(places.values())[:_SHOWN]:
         turn = turn_text(table, row)
         notes = [Note(f"in {row_text(table, row)}" + (f", with {turn}" if turn else ""))]
-        notes += [Note("used here", at) for at, _ in list(table.origins(row))[1:] if at is not None]
-        found.append(error(code, says(table, row), location(table, row), notes=notes, help=help, count=count, row=row))
+        found.append(at_row(error(code, says(table, row), notes=notes, help=help, count=count, row=row), table, row))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -83,8 +83,8 @@ def _mapped(names: Array, cells: Array) -> Array | int:
 def placed_sites(table: OpTable, by: Placement, copy: int) -> list[Site]:
     """The sites of one copy, with the placing statement as the parent of those that have none."""
     base = int(by.sites[copy])
-    return [Site(s.location, s.names, s.values,
-                 (by.site, copy) if s.parent is None else (s.parent[0] + base, s.parent[1])) for s in table.sites]
+    return [replace(s, parent=(by.site, copy) if s.parent is None else (s.parent[0] + base, s.parent[1]))
+            for s in table.sites]
 
 
 FORK, JOIN = "fork", "join"

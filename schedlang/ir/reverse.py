@@ -19,11 +19,12 @@ import numpy as np
 from schedlang.diagnostics import Note, SchedError, error
 from schedlang.ir.buffers import initialised
 from schedlang.ir.liveness import Flow
+from schedlang.ir.origin import at_row, row_note
 from schedlang.ir.reverse_rows import Way, reversed_table
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.timeline import CannotRun, timeline
 from schedlang.ir.transpose import transposed
-from schedlang.ir.words import chunks_text, location, row_note, row_text, turn_text
+from schedlang.ir.words import chunks_text, row_text, turn_text
 from schedlang.ops import Op
 
 
@@ -38,9 +39,9 @@ def reverse(table: OpTable) -> OpTable:
     try:
         flow = Flow(table, timeline(table))
     except CannotRun as e:
-        raise SchedError(error("SL211", f"{table.name} cannot run to its end, so it has no reverse: {e}",
-                               location(table, e.row), notes=[row_note(table, e.row)],
-                               help="verify it on its own first")) from None
+        raise SchedError(at_row(error("SL211", f"{table.name} cannot run to its end, so it has no reverse: {e}",
+                                      notes=[row_note(table, e.row)], help="verify it on its own first"),
+                                table, e.row)) from None
     _check_copies(flow)
     ways = _ways_back(flow)
     _check_sums(flow, ways)
@@ -109,8 +110,8 @@ def _check_sums(flow: Flow, ways: _Ways) -> None:
 def _no_reverse(table: OpTable, row: int, what: str, notes: list[Note], help: str) -> NoReturn:
     turn = turn_text(table, row)
     doing = Note(f"in {row_text(table, row)}" + (f", with {turn}" if turn else ""))
-    raise SchedError(error("SL211", f"{table.name} has no reverse: it {what}", location(table, row),
-                           notes=[doing, *notes], help=help, row=row))
+    raise SchedError(at_row(error("SL211", f"{table.name} has no reverse: it {what}", notes=[doing, *notes], help=help,
+                                  row=row), table, row))
 
 
 # How values come back ----------------------------------------------------------------------------------------------

@@ -77,18 +77,31 @@ class Collective:
 
 
 @dataclass(frozen=True)
+class Use:
+    """What a `use` statement brings in: a schedule, its arguments by parameter as one writes them, and where its ranks
+    lie: its rank q is, in turn t of the statement, rank ``ranks[t, q]``.
+    """
+
+    schedule: str
+    arguments: Mapping[str, str]
+    ranks: Array
+
+
+@dataclass(frozen=True)
 class Site:
     """A place in the source that made rows, in one evaluation of the loops round it.
 
     ``names`` are the loop variables from the outermost in; ``values[k]`` is the value of the k-th: an int where it is
     the same in all turns, else an array over the turns. ``parent``: the `use` statement that brought this site in, as
-    (site number, turn). ``location`` is None only for rows made by a program without saying where.
+    (site number, turn). ``location`` is None only for rows made by a program without saying where. ``use``: what the
+    place brings in, where it is a `use` statement.
     """
 
     location: Location | None
     names: tuple[str, ...] = ()
     values: tuple[int | Array, ...] = ()
     parent: tuple[int, int] | None = None
+    use: Use | None = None
 
     def loop_values(self, turn: int) -> dict[str, int]:
         return {n: int(v) if isinstance(v, (int, np.integer)) else int(v[turn])
@@ -160,10 +173,16 @@ class OpTable:
 
     def origins(self, row: int) -> Iterator[tuple[Location | None, dict[str, int]]]:
         """As :meth:`origin`, followed by the `use` statements that brought the row in, innermost first."""
+        for site, turn in self.turns_round(row):
+            yield site.location, site.loop_values(turn)
+
+    def turns_round(self, row: int) -> Iterator[tuple[Site, int]]:
+        """The site of a row and its turn, followed by those of the `use` statements that brought it in, innermost
+        first."""
         at: tuple[int, int] | None = (int(self.site[row]), int(self.turn[row]))
         while at is not None:
             site = self.sites[at[0]]
-            yield site.location, site.loop_values(at[1])
+            yield site, at[1]
             at = site.parent
 
     def buffer_index(self, name: str) -> int | None:

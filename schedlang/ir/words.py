@@ -1,11 +1,23 @@
-"""Rows, places and loop values in words, for messages."""
+"""Values, rows and places in words, for messages."""
 
 from __future__ import annotations
 
-from schedlang.diagnostics import Note
+from typing import Any
+
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import Op
 from schedlang.source import Location
+
+
+def shown(value: Any) -> str:
+    """A value as one writes it in the language, long lists shortened; counts go by their shape."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        items = [shown(v) for v in value[:8]] + (["..."] if len(value) > 8 else [])
+        return "[" + ", ".join(items) + "]"
+    shape = getattr(value, "shape", None)
+    return f"({' x '.join(map(str, shape))})" if shape else str(value)
 
 
 def chunks_text(table: OpTable, buffer: int, chunk: int, count: int = 1) -> str:
@@ -50,9 +62,3 @@ def turn_text(table: OpTable, row: int) -> str:
 
 def location(table: OpTable, row: int) -> Location | None:
     return table.origin(row)[0]
-
-
-def row_note(table: OpTable, row: int, prefix: str = "") -> Note:
-    """A note at the place of a row that says what it does and in which turn."""
-    turn = turn_text(table, row)
-    return Note(f"{prefix}{row_text(table, row)}" + (f" ({turn})" if turn else ""), location(table, row))

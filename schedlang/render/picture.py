@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from schedlang.ir.origin import origin_text
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES, Op
 from schedlang.render.holdings import Place, Round, Value, Walk
 from schedlang.render.style import Style, width
-from schedlang.render.words import operation, origin, source, stream, target
+from schedlang.render.words import operation, source, stream, target
 
 MAX_TABLE_RANKS = 32
 """With more ranks, or where the columns do not fit, only what changes is listed."""
@@ -35,7 +36,7 @@ def rank_lines(table: OpTable, rank: int, wanted: range | None, style: Style) ->
             yield style("bold", f"stream {name}")
             shown = name
         for k, row in enumerate(together):
-            where = origin(table, [row])
+            where = origin_text(table, [row])
             place = style("dim", f"id {row}" + (f", {where}" if where else ""))
             yield f"  {'' if k else f'step {step}':<9} {operation(table, row):<40} {place}"
 
@@ -67,7 +68,7 @@ class Picture:
                 yield from self.state(state, {})
             if number - 1 in chosen:
                 step = self.walk.rounds[number - 1]
-                where = origin(self.table, step.rows)
+                where = origin_text(self.table, step.rows)
                 yield ""
                 yield self.style("bold", f"step {number - 1}") + self.style("dim", f"  {where}" if where else "")
                 yield from self.transfers(step)
@@ -148,7 +149,7 @@ class Picture:
         yield ""
         yield self.style("error", "Here it stops: no operation can go on. These wait:")
         for row in self.walk.stuck[:MAX_LINES]:
-            where = origin(self.table, [row])
+            where = origin_text(self.table, [row])
             yield f"  rank {self.table.rank[row]}, stream {stream(self.table, row)}: {operation(self.table, row)}" + \
                 self.style("dim", f"  {where}" if where else "")
         if len(self.walk.stuck) > MAX_LINES:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ir.words import chunks_text, event_text
 from schedlang.ops import Op
@@ -40,16 +38,3 @@ def source(table: OpTable, row: int) -> str:
 def stream(table: OpTable, row: int) -> str:
     """The name of the stream a row runs on."""
     return table.streams[int(table.stream[row])]
-
-
-def origin(table: OpTable, rows: Sequence[int]) -> str:
-    """The lines that rows come from and the loop values they share: ``line 12, s=1``; empty where nothing is known."""
-    lines: set[int] = set()
-    shared: dict[str, int] | None = None
-    for row in rows:
-        at, values = table.origin(row)
-        if at is not None:
-            lines.add(at.line)
-        shared = values if shared is None else {n: v for n, v in shared.items() if values.get(n) == v}
-    parts = [f"line{'s' * (len(lines) > 1)} {', '.join(map(str, sorted(lines)))}"] if lines else []
-    return ", ".join([*parts, *(f"{name}={value}" for name, value in (shared or {}).items())])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, Severity
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import OpTable
 from schedlang.verify import collapse, words
 from schedlang.verify.conditions import Conditions
@@ -49,13 +50,13 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     notes = [Note(f"{places.name(at)} is {_written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
                   None if not past.writers else table.origin(int(program.carriers.receiver[past.writers[-1]]))[0])
              for at, past in ((here, ours), (there, theirs))]
-    return Agreement(False, Diagnostic(
+    return Agreement(False, at_row(Diagnostic(
         "SL505", Severity.NOTE,
         f"the ranks add up {_some(len(chunks), 'chunk')} in different orders, so their bits may differ (first in chunk "
         f"{int(shared[example])}: rank {places.where(here)[1]} against ranks {collapse.numbers(ranks.tolist())})",
-        table.origin(row)[0], tuple(notes),
+        None, tuple(notes),
         "let one rank compute each chunk and send the result to the others", int(differs.sum()),
-        {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}))
+        {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, row))
 
 
 def _some(count: int, what: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.ir.table import Array, OpTable
+from schedlang.ir.origin import at_row
+from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import words
 from schedlang.verify.order import Order
 from schedlang.verify.sends import depth_words
@@ -22,10 +23,10 @@ def check(table: OpTable, order: Order) -> list[Diagnostic]:
     if len(idle):
         if table.ranks == 1:
             return []
-        return [error("SL308", f"rank {int(idle[0])} takes no part: nothing tells it that the others have entered, "
-                               "nor them that it has", table.location or table.collective.location,
-                      help="give every rank a transfer to and from the others",
-                      count=len(idle), ranks=[int(r) for r in idle[:64]])]
+        alone = error("SL308", f"rank {int(idle[0])} takes no part: nothing tells it that the others have entered, "
+                               "nor them that it has", help="give every rank a transfer to and from the others",
+                      count=len(idle), ranks=[int(r) for r in idle[:64]])
+        return [at_row(alone, table, NONE)]
     first_lane = np.searchsorted(lanes.rank[lanes.used], np.arange(table.ranks))
     early = [np.logical_and.reduceat(
         np.logical_or.reduceat(_missed(order, low, high), first_lane[p:q] - low, axis=1), first_lane, axis=0)
@@ -70,18 +71,17 @@ def _finding(table: OpTable, order: Order, early: Array) -> Diagnostic:
     whom = f"rank {p}" if p != r else "all its own streams"
     when = f"rank {p}'s first step{shown}" if p != r or shown else f"the first step of {whom}"
     missing = np.flatnonzero(early[r])
-    return error(
+    return at_row(error(
         "SL308",
         f"rank {r} can leave before {whom} {'has' if p != r else 'have'} entered ({depth_words(order.sends.depth)}): "
         f"nothing that rank {r} waits for comes after {when}",
-        words.origin(table, last)[0],
         notes=[Note(f"the last of rank {r}: {words.sentence(table, last)}", words.origin(table, last)[0]),
                Note(f"the first of rank {p}{shown}: {words.sentence(table, first)}", words.origin(table, first)[0]),
                *([Note(f"rank {r} does not wait for {len(missing)} ranks: {', '.join(map(str, missing[:8].tolist()))}"
                        f"{', ...' if len(missing) > 8 else ''}")] if len(missing) > 1 else [])],
         help="let word of every rank's entry reach every rank, for example in ceil_log2(ranks) rounds, each rank "
              "sending to the rank 1, 2, 4 ... further on",
-        count=int(early.sum()), leaving=r, entering=p)
+        count=int(early.sum()), leaving=r, entering=p), table, last, first)
 
 
 def _witness(table: OpTable, order: Order, r: int, p: int) -> tuple[int, int, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import words
@@ -183,16 +184,15 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
     what = "an operation waits for itself" if len(circle) == 1 else (
         f"{len(circle)} operations wait for each other in a circle")
     row = circle[0].row
-    location, _ = words.origin(table, row)
     rest = "1 lane (stream of a rank) never comes" if stuck == 1 else f"{stuck} lanes (streams of a rank) never come"
-    return error(
+    return at_row(error(
         "SL305",
         f"{what} ({depth_words(depth)}), on {who}, beginning with {words.sentence(table, row)}; {rest} to an end",
-        location, notes=notes, help=_help(table, circle, least),
+        notes=notes, help=_help(table, circle, least),
         circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]),
                  "stream": table.streams[int(table.stream[w.row])], "step": int(table.step[w.row])}
                 for w in circle[:64]],
-        length=len(circle), least_depth=least)
+        length=len(circle), least_depth=least), table, *(wait.row for wait in circle))
 
 
 def _hop(table: OpTable, wait: Wait, following: Wait) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import collapse, words
 from schedlang.verify.conditions import Conditions
@@ -130,8 +131,7 @@ class _Explainer:
         buffer, rank, chunk = self.conditions.locations.where(int(self.conditions.results[results[0]]))
         place = f"{table.buffers[buffer].name}[{chunk}]"
         should = contributions(self.conditions, self.conditions.expected(int(results[0])))
-        at = table.location or table.collective.location
-        notes = []
+        row, notes = NONE, []
         help = f"copy, send or reduce it into {place}; look for a loop that ends too early"
         unstored = np.flatnonzero((c.target == NONE) & (table.rank[c.receiver] == rank))
         if len(unstored):
@@ -141,8 +141,9 @@ class _Explainer:
             notes.append(Note(f"here rank {rank} passes on what rank {peer} sends and stores nothing{said}", at))
             help = f"leave out `only`, or store it `into {place}`"
         should = f"should hold {should}, but nothing writes it"
-        return error("SL504", f"{place} on rank {rank} is part of the result and {should}", at, notes=notes,
-                     count=len(results), help=help, buffer=table.buffers[buffer].name, rank=rank, chunk=chunk)
+        found = error("SL504", f"{place} on rank {rank} is part of the result and {should}", notes=notes,
+                      count=len(results), help=help, buffer=table.buffers[buffer].name, rank=rank, chunk=chunk)
+        return at_row(found, table, row)
 
     def _wrong_value(self, past: History, result: int, count: int) -> Diagnostic:
         conditions, table = self.conditions, self.table
@@ -167,21 +168,25 @@ class _Explainer:
         message = (f"{name} {fault}: it should hold {contributions(conditions, should)} "
                    f"and holds {_held(conditions, past)}")
         notes = self._written(past, guilty, name)
+        went: list[int] = []
         if missing:
             notes += self._lost(missing[0])
-        at, said = table.location or table.collective.location, ""
-        rows = [self._row(w) for w in past.writers[-3:]]
+            path = self._trail(missing[0])
+            went = [self._row(carrier) for carrier in (path.last, path.lost) if carrier != NONE]
+        row, rows = NONE, [self._row(w) for w in past.writers[-3:]]
         if guilty is not None:
-            at, said = words.origin(table, self._row(guilty))
-            rows.insert(0, self._row(guilty))
+            row = self._row(guilty)
+            rows.insert(0, row)
+            message += words.origin(table, row)[1]
 
         def plain(ids: Iterable[int]) -> list[list[object]]:
             places = [conditions.locations.where(conditions.origin(i)) for i in ids]
             return [[table.buffers[b].name, r, k] for b, r, k in places]
 
         buffer, rank, chunk = conditions.locations.where(past.location)
-        return error(code, message + said, at, notes=notes, help=help, count=count, buffer=table.buffers[buffer].name,
-                     rank=rank, chunk=chunk, should=plain(should), holds=plain(holds), twice=plain(twice), rows=rows)
+        found = error(code, message, notes=notes, help=help, count=count, buffer=table.buffers[buffer].name, rank=rank,
+                      chunk=chunk, should=plain(should), holds=plain(holds), twice=plain(twice), rows=rows)
+        return at_row(found, table, row, *went, *rows)
 
     def _trail(self, contribution: int) -> Trail:
         if contribution not in self.trails:
@@ -202,14 +207,14 @@ class _Explainer:
         """The operations that made the value: the guilty one, where it took part in that, and the last that wrote the
         location."""
         table = self.table
-        if guilty is None:
-            return [Note(f"no operation writes {name}")]
-        notes = []
-        if guilty not in past.writers[-1:] and guilty in past.moved:
-            notes.append(collapse.note(table, self._row(guilty), "it came about by "))
-        sender = int(self.program.carriers.sender[guilty])
-        if table.site[sender] != table.site[self._row(guilty)]:
-            notes.append(collapse.note(table, sender, "what arrived there was sent by "))
+        notes = [] if past.writers else [Note(f"no operation writes {name}")]
+        if guilty in past.moved:
+            assert guilty is not None
+            if guilty not in past.writers[-1:]:
+                notes.append(collapse.note(table, self._row(guilty), "it came about by "))
+            sender = int(self.program.carriers.sender[guilty])
+            if table.site[sender] != table.site[self._row(guilty)]:
+                notes.append(collapse.note(table, sender, "what arrived there was sent by "))
         for turn, writer in enumerate(past.writers[:-4:-1]):
             notes.append(collapse.note(table, self._row(writer), "before that by " if turn else "written last by "))
         return notes

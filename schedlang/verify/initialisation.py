@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import OpTable
 from schedlang.verify import collapse, words
 from schedlang.verify.conditions import Conditions
@@ -39,11 +40,11 @@ def uninitialised(table: OpTable, program: Program, conditions: Conditions, read
         elif not adds:
             notes.append(Note("no operation writes it"))
         what = "has no value yet to add to" if adds else "is read before anything has written it"
-        at, said = words.origin(table, row)
-        yield error(
-            "SL403", f"{name} {what}: {words.operation(table, row)}{said}", at,
+        said = words.origin(table, row)[1]
+        yield at_row(error(
+            "SL403", f"{name} {what}: {words.operation(table, row)}{said}",
             notes=notes, count=count, rows=[row], place=list(conditions.locations.where(place)),
             help="let the first value come by `copy` or `send`, and reduce from the second on" if adds
-            else "write it in an earlier step, or read another place")
+            else "write it in an earlier step, or read another place"), table, row)
 
 

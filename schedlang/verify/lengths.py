@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, warning
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
@@ -103,13 +104,13 @@ def _found(table: OpTable, conditions: Conditions, c: Carriers, where: list[tupl
     for index, count in collapse.by_statement(table, row):
         r, at = int(row[index]), int(place[first[index]])
         name = conditions.locations.name(at) if at != NONE else f"rank {int(table.rank[r])}"
-        location, said = words.origin(table, r)
+        said = words.origin(table, r)[1]
         if moved:
             message = f"{name} is, for some sizes, shorter than the value that comes there: {words.operation(table, r)}"
         else:
             message = f"at {name} values of different lengths (for some sizes) meet: {words.operation(table, r)}"
-        found.append(warning(
-            "SL602", f"{message}{said}", location, count=count, rows=[r],
+        found.append(at_row(warning(
+            "SL602", f"{message}{said}", count=count, rows=[r],
             help="this is right only for sizes that make the parts equal; move values between places of one chunk "
-                 "index, or through scratch, which holds the longest part"))
+                 "index, or through scratch, which holds the longest part"), table, r))
     return found

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import words
@@ -242,18 +243,16 @@ def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Dia
     for k, (s, r) in enumerate(zip(rows[:SHOWN].tolist(), receives[:SHOWN].tolist(), strict=True)):
         sent, taken = int(table.count[s]), int(table.count[r])
         more = len(rows) - SHOWN + 1 if k == SHOWN - 1 else 1
-        location, words_of_send = words.origin(table, s)
-        receive_location, words_of_receive = words.origin(table, r)
-        findings.append(error(
+        words_of_send, (receive_location, words_of_receive) = words.origin(table, s)[1], words.origin(table, r)
+        findings.append(at_row(error(
             "SL303",
             f"rank {int(table.rank[s])} sends {words.count(sent, 'chunk')} where rank {int(table.rank[r])} receives "
             f"{taken}: {words.operation(table, s)}{words_of_send} meets {words.operation(table, r)}{words_of_receive}, "
             f"{abs(sent - taken)} too {'many' if sent > taken else 'few'}",
-            location,
             notes=[Note(f"the receive: {words.sentence(table, r)}", receive_location), *_crossed(table, partner, s, r)],
             help="send and receive must name equally many chunks; messages from one rank to another on one stream pair "
                  "in the order in which they are posted, within a step in the order in which they are written",
-            count=more, send=s, receive=r, sent=sent, received=taken))
+            count=more, send=s, receive=r, sent=sent, received=taken), table, s, r))
     return findings
 
 
@@ -288,16 +287,17 @@ def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: st
     sent = int((connection_keys(table, ends.sends) == key).sum())
     taken = int((connection_keys(table, ends.receives) == key).sum())
     stream = f" on {table.streams[int(table.chan[row])]}" if len(table.streams) > 1 else ""
-    location, where = words.origin(table, row)
+    where = words.origin(table, row)[1]
     tally = f"rank {source} sends {words.count(sent, 'message')} to rank {destination}{stream}, which receives {taken}"
     what = "no receive takes" if sending else "no send serves"
     note, help = _lookalike(table, row, others, sending)
     if help is None:
         verbs = ("receive", "send") if sending else ("send", "receive")
         help = f"let rank {peer} {verbs[0]} it, or drop the {verbs[1]}"
-    return error(code, f"{what} this {'send' if sending else 'receive'} of rank {rank}, step {int(table.step[row])}: "
-                       f"{words.operation(table, row)}{where}; {tally}",
-                 location, notes=note, help=help, count=more, row=row, rank=rank, peer=peer, sent=sent, received=taken)
+    found = error(code, f"{what} this {'send' if sending else 'receive'} of rank {rank}, step {int(table.step[row])}: "
+                        f"{words.operation(table, row)}{where}; {tally}",
+                  notes=note, help=help, count=more, row=row, rank=rank, peer=peer, sent=sent, received=taken)
+    return at_row(found, table, row)
 
 
 def _lookalike(table: OpTable, row: int, others: Array, sending: bool) -> tuple[list[Note], str | None]:

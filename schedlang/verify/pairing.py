@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import words
@@ -61,18 +62,18 @@ def _findings(table: OpTable, first: Array, second: Array, sends: Sends) -> list
         this = "sends" if table.op[a] == Op.SEND else "receives"
         rank, peer = int(table.rank[a]), int(table.peer[a])
         streams = [table.streams[int(table.stream[row])] for row in (a, b)]
-        findings.append(error(
+        findings.append(at_row(error(
             "SL304",
             f"{this} of rank {rank} {'to' if this == 'sends' else 'from'} rank {peer} on "
             f"{table.streams[int(table.chan[a])]} are posted by streams {streams[0]} and {streams[1]} in no settled "
             f"order ({depth_words(sends.depth)}), so it depends on timing which message is which: "
             f"{words.operation(table, a)}{words.origin(table, a)[1]} and "
             f"{words.operation(table, b)}{words.origin(table, b)[1]}",
-            words.origin(table, b)[0],
             notes=[Note(words.sentence(table, row), words.origin(table, row)[0]) for row in (a, b)],
             help=f"record an event on stream {streams[0]} after the one and wait for it on stream {streams[1]} before "
                  "the other, or give each stream a connection of its own by another `chan`",
-            count=count + (left if k == len(by) - 1 else 0), first=a, second=b, rank=rank, peer=peer))
+            count=count + (left if k == len(by) - 1 else 0), first=a, second=b, rank=rank, peer=peer),
+            table, b, a))
     return findings
 
 

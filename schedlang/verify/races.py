@@ -11,6 +11,7 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.layout import Layout
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import words
@@ -247,24 +248,24 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
     where = words.place(table, buffer, chunk)
     stream = [table.streams[int(table.stream[row])] for row in (first, second)]
     does = [_does(table, row, buffer, chunk) for row in (first, second)]
-    at, first_origin = words.origin(table, first)
-    _, second_origin = words.origin(table, second)
+    (at, first_origin), (there, second_origin) = (words.origin(table, row) for row in (first, second))
     notes = [Note(f"one access: {words.sentence(table, first)}", at),
-             Note(f"the other: {words.sentence(table, second)}", words.origin(table, second)[0])]
+             Note(f"the other: {words.sentence(table, second)}", there)]
     if table.op[first] == Op.SEND:
         notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only "
                           "the stream of the send knows"))
     if not judged:
         notes.append(Note("the search stopped here; there may be more races"))
-    return error(
+    return at_row(error(
         "SL401",
         f"nothing orders two accesses to {where} on rank {rank} ({depth_words(order.sends.depth)}): "
         f"{words.operation(table, first)} on stream {stream[0]}{first_origin} {does[0]} it, "
         f"{words.operation(table, second)} on stream {stream[1]}{second_origin} {does[1]} it",
-        words.origin(table, second)[0], notes=notes,
+        notes=notes,
         help=f"record an event on stream {stream[0]} of rank {rank} after \"{words.operation(table, first)}\" and wait "
              f"for it on stream {stream[1]} before \"{words.operation(table, second)}\"; or use another buffer",
-        count=count, rank=rank, buffer=table.buffers[buffer].name, chunk=chunk, first=first, second=second)
+        count=count, rank=rank, buffer=table.buffers[buffer].name, chunk=chunk, first=first, second=second),
+        table, second, first)
 
 
 def _does(table: OpTable, row: int, buffer: int, chunk: int) -> str:

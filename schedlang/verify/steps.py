@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, error, note
+from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
@@ -119,16 +120,16 @@ class _Accesses:
             first = int(np.argmax(plain[group]))
             a, b = (int(r) for r in sorted((row[group][first], row[group][0 if first else 1])))
             where = f"{self._name(int(row[at[index]]), int(part[at[index]]))} on rank {int(table.rank[b])}"
-            at_row, said = words.origin(table, b)
+            said = words.origin(table, b)[1]
             times = _times(int(size[bad][index]))
-            found.append(error(
+            found.append(at_row(error(
                 "SL402",
                 f"one step writes {where} {times}, and not only by reductions: which value stays is not settled{said}",
-                at_row, count=count,
+                count=count,
                 notes=[collapse.note(table, a, "it is written by "), collapse.note(table, b, "and by ")],
                 help="put the writes into steps of their own, or give them different places",
                 rows=[a, b], rank=int(table.rank[b]), stream=table.streams[int(table.stream[b])],
-                step=int(table.step[b])))
+                step=int(table.step[b])), table, b, a))
         return row[later], part[later], turn[later], found
 
     def _name(self, row: int, part: int) -> str:
@@ -145,12 +146,12 @@ class _Accesses:
         for index, times in collapse.by_statement(table, by, of):
             w, r = int(by[index]), int(of[index])
             what = words.place(table, int(table.buffer[w]), int(table.chunk[w]), int(table.count[w]))
-            at, said = words.origin(table, w)
-            remarks.append(note(
+            said = words.origin(table, w)[1]
+            remarks.append(at_row(note(
                 "SL603",
                 f"rank {int(table.rank[w])} reads and writes {what} in one step, so a back end keeps a copy of what is "
-                f"read{said}", at, count=times, notes=[] if r == w else [collapse.note(table, r, "it is read by ")],
-                rows=[w, r]))
+                f"read{said}", count=times, notes=[] if r == w else [collapse.note(table, r, "it is read by ")],
+                rows=[w, r]), table, w, r))
         return remarks
 
     def _read_and_written(self) -> tuple[Array, Array]:
@@ -200,8 +201,8 @@ def _input_written(table: OpTable, writers: Array) -> list[Diagnostic]:
         rows = writers[table.buffer[writers] == index]
         if len(rows):
             row = int(rows[0])
-            at, said = words.origin(table, row)
-            found.append(note(
+            said = words.origin(table, row)[1]
+            found.append(at_row(note(
                 "SL604", f"the schedule writes its {buffer.name}, so back ends work on a copy of it: "
-                f"{words.operation(table, row)}{said}", at, count=len(rows), buffer=buffer.name, rows=[row]))
+                f"{words.operation(table, row)}{said}", count=len(rows), buffer=buffer.name, rows=[row]), table, row))
     return found

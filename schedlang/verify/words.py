@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schedlang.ir.origin import origin_text
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import Op
 from schedlang.source import Location
@@ -46,20 +47,10 @@ def standing(table: OpTable, row: int) -> str:
 
 
 def origin(table: OpTable, row: int) -> tuple[Location | None, str]:
-    """The source place of a row, and where it comes from in words: `` (line 12, s=3, r=17)``, with the `use` statements
-    that brought it in: `` (line 12, s=3; used in line 30, i=1)``; empty where nothing is known. A line of another file
-    than the place before it goes by its file, too."""
-    here, parts, file = None, [], None
-    for depth, (location, values) in enumerate(table.origins(row)):
-        known = [f"{name}={value}" for name, value in values.items()]
-        if location is not None:
-            elsewhere = f" of {location.file}" if depth and location.file != file else ""
-            known.insert(0, f"line {location.line}{elsewhere}")
-            file = location.file
-        here = here if depth else location
-        if known:
-            parts.append(f"{'used in ' if depth else ''}{', '.join(known)}")
-    return here, f" ({'; '.join(parts)})" if parts else ""
+    """The source place of a row, and where it comes from in words: `` (line 12, s=3, r=17)``, empty where nothing is
+    known: see :func:`schedlang.ir.origin.origin_text`."""
+    text = origin_text(table, [row])
+    return table.origin(row)[0], f" ({text})" if text else ""
 
 
 def sentence(table: OpTable, row: int) -> str:
