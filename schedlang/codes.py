@@ -537,6 +537,20 @@ _REMARKS = (
         """
         Nothing is wrong. Use scratch, or `inplace`, where the copy matters.
         """),
+    _code(
+        "SL605", "event-indices-differ", FAULTY, "An event is written with different numbers of indices.",
+        """
+        Events are told apart by name and indices. One without an index is the one with index 0, so these two are
+        the same event:
+
+            record got on r
+            wait got[0] on r
+
+        and `wait got[1]` waits for another one. Different numbers of indices usually mean that one was forgotten.
+        """,
+        """
+        Write the event with the same number of indices everywhere, or give the other one a name of its own.
+        """),
 )
 
 _RUNNING = (

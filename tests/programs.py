@@ -41,6 +41,7 @@ class Writer:
         self.draw = draw
         self.lines = []
         self.fresh = 0
+        self.streams = 0  # how many `stream` blocks are open
 
     def one(self, *choices):
         return self.draw(st.sampled_from(choices))
@@ -153,7 +154,7 @@ class Writer:
             self.statement(indent, names, depth, step, on)
 
     def statement(self, indent, names, depth, step, on):
-        kinds = ["move", "move", "local", "let"] + ["chan"] * (not step)
+        kinds = ["move", "move", "local", "let"] + ["chan"] * (self.streams > 0 and not step)
         if not step:
             kinds += ["event", *(["use"] if not on else [])]
         if depth > 0:
@@ -187,7 +188,9 @@ class Writer:
     def _stream(self, indent, names, depth, step, on):
         e = self.integer(names, 1)
         self.line(indent, f"stream {self.one('side', f'({e}) % 3', f'wire[({e}) % 2]', '0')}:")
+        self.streams += 1
         self.block(indent + 1, names, depth - 1, step, on)
+        self.streams -= 1
 
     def _chan(self, indent, names, depth, step, on):
         self.line(

@@ -17,6 +17,40 @@ if TYPE_CHECKING:
     from schedlang.expand.declare import Declarations
 
 
+_EXAMPLES = {"op": "sum", "root": "0", "counts": "counts"}
+"""An argument of each kind, for messages."""
+_MEANT = {"add": "sum", "plus": "sum", "mul": "prod", "times": "prod", "multiply": "prod", "product": "prod",
+          "average": "avg", "mean": "avg", "maximum": "max", "minimum": "min", "xor": "bxor"}
+"""What other languages call the operators."""
+
+
+def operator_hint(word: str) -> str:
+    """How to mend a word that is no reduction operator."""
+    near = f"did you mean `{_MEANT[word.lower()]}`?" if word.lower() in _MEANT else did_you_mean(word, list(REDUCE_OPS))
+    listed = "the operators are " + ", ".join(REDUCE_OPS)
+    return f"{near} {listed}" if near else listed
+
+
+def buffer_hint(statement: t.CollectiveStmt, kind: CollectiveKind, name: str) -> str | None:
+    """How to mend a place in `data`, `input` or `output` where the collective has no such buffer."""
+    if name not in ("data", "input", "output"):
+        return None
+    whole = f"{statement.name} works in `data`"
+    parts = f"{statement.name} reads `input` and leaves its result in `output`"
+    match kind.family:
+        case "custom":
+            return f"a custom collective declares its own: `buffer {name}[CHUNKS]`"
+        case "barrier":
+            return "a barrier has one token a rank, `data[0]`"
+        case "whole":
+            return f"{parts}; without `outofplace`, it works in `data`" if name == "data" else (
+                f"{whole}; with `outofplace`, it reads `input` and leaves its result in `output`")
+        case _ if name != "data":
+            return f"{whole}; without `inplace`, it reads `input` and leaves its result in `output`"
+        case _:
+            return parts if kind.long == "both" else f"{parts}; with `inplace` after it, it works in one `data`"
+
+
 def collective(d: Declarations, s: t.CollectiveStmt) -> Collective:
     """What a `collective` statement says; its `ensure` statements and whether its counts are read come later.
 
@@ -66,7 +100,10 @@ def _arguments(d: Declarations, s: t.CollectiveStmt, kind: CollectiveKind) -> di
         given[name] = a.value
     missing = [name for name in free if not (name == "op" and kind.name == "custom")]
     if missing:
-        raise fail("SL205", f"{kind.name} lacks its argument `{missing[0]}`; the form is {form}", s.span, d.root)
+        example = ", ".join(_EXAMPLES[name] for name in kind.arguments)
+        raise fail("SL205", f"{kind.name} lacks its argument `{missing[0]}`; the form is {form}", s.span, d.root,
+                   help=f"for example `collective {kind.name}({example})`"
+                   + (", with `counts` a parameter of the schedule" if "counts" in kind.arguments else ""))
     return given
 
 
@@ -81,7 +118,7 @@ def _op(d: Declarations, s: t.CollectiveStmt, given: t.Expr | None) -> str | Non
                 f"`{given.span.text}` is no reduction operator",
                 given.span,
                 d.root,
-                help=did_you_mean(str(value), list(REDUCE_OPS)) or "the operators are " + ", ".join(REDUCE_OPS),
+                help=operator_hint(str(value)),
             )
         said = value
     for e in _ensures(d.schedule.body) if s.name == "custom" else ():

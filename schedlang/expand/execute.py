@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from schedlang.expand.collective import buffer_hint
 from schedlang.expand.declare import Declarations, buffer_list
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch
@@ -255,7 +256,8 @@ class Statements:
             names = [n for n in self.index if "#" not in n]
             declared = [b for b in self.buffers if b.name in names]
             raise fail("SL201", f"there is no buffer `{name}`; the buffers are {buffer_list(declared)}", span, frame,
-                       help=did_you_mean(name, names) or "scratch buffers are declared with `buffer NAME[CHUNKS]`")
+                       help=buffer_hint(self.declared.statement, self.declared.kind, name) or did_you_mean(name, names)
+                       or "scratch buffers are declared with `buffer NAME[CHUNKS]`")
         return index
 
     def where(self, loc: t.Loc, frame: Frame) -> Where:

@@ -218,6 +218,9 @@ def _event_ids(run: Statements, name: str, indices: list[Int], n: int) -> Any:
 # ---- checks --------------------------------------------------------------------------------------------------------
 
 
+_NO_TRANSFER = "let the loop, or a trailing `if`, leave this one out; `copy X into Y on r` moves data inside a rank"
+
+
 def _not_self(source: Int, target: Int, span: Span, frame: Frame) -> None:
     if isinstance(source, int) and isinstance(target, int):
         if source == target:
@@ -226,7 +229,7 @@ def _not_self(source: Int, target: Int, span: Span, frame: Frame) -> None:
                 f"rank {source} sends to itself",
                 span,
                 frame,
-                help="`copy X into Y on r` moves data inside a rank",
+                help=_NO_TRANSFER,
             )
         return
     (a0, a1), (b0, b1) = bounds(source), bounds(target)
@@ -235,7 +238,7 @@ def _not_self(source: Int, target: Int, span: Span, frame: Frame) -> None:
     bad = np.asarray(cell(source) == cell(target))
     if bad.any():
         raise fail("SL224", lambda i: f"rank {cell_at(source, i)} sends to itself", span, frame, bad,
-                   help="`copy X into Y on r` moves data inside a rank; a trailing `if` leaves a transfer out")
+                   help=_NO_TRANSFER)
 
 
 def equal_lengths(what: Where, places: list[Where], frame: Frame) -> None:

@@ -6,9 +6,10 @@ Names are lexical, so this look at the text finds them all, also in code that no
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedlang.diagnostics import Diagnostic, Note, error, warning
+from schedlang.expand.collective import operator_hint
 from schedlang.expand.frame import Fail
 from schedlang.expand.program import Module, did_you_mean
 from schedlang.expand.walk import children
@@ -29,6 +30,7 @@ class _Inside:
     top: bool = True
     step: bool = False
     on: bool = False
+    stream: bool = False
 
 
 @dataclass
@@ -37,6 +39,8 @@ class _Checker:
     collective: str | None = None
     findings: list[Diagnostic] = field(default_factory=list)
     streams: dict[str, list[Span]] = field(default_factory=dict)
+    events: dict[str, dict[int, t.EventStmt]] = field(default_factory=dict)
+    """by name and number of indices, the first statement with that event"""
 
     def say(self, code: str, message: str, span: Span, help: str | None = None, notes: Iterable[Note] = ()) -> None:
         self.findings.append(error(code, message, span, help=help, notes=tuple(notes)))
@@ -125,6 +129,9 @@ class _Checker:
                 earlier: frozenset[str] = frozenset()
                 for r in s.ranges:
                     self.expr(r.values, earlier)
+                    if r.name in earlier:
+                        self.say("SL202", f"`{r.name}` has its values on this line already", r.span,
+                                 f"put them together, as a range or a list: `{r.name} in [2, 3, 5]`")
                     earlier = earlier | {r.name}
             case t.Transfer():
                 self.loc(s.what, scope)
@@ -145,6 +152,7 @@ class _Checker:
                 self.loc(s.into, scope)
                 self.expr(s.rank, scope)
             case t.EventStmt():
+                self.events.setdefault(s.event.name, {}).setdefault(len(s.event.indices), s)
                 for e in s.event.indices:
                     self.expr(e, scope)
                 self.expr(s.rank, scope)
@@ -158,7 +166,7 @@ class _Checker:
                 self.compound(s, scope, inside)
 
     def compound(self, s: t.Stmt, scope: frozenset[str], inside: _Inside) -> None:
-        nested = _Inside(False, inside.step, inside.on)
+        nested = replace(inside, top=False)
         match s:
             case t.For():
                 self.expr(s.values, scope)
@@ -170,13 +178,13 @@ class _Checker:
                     self.block(body, scope, nested)
                 self.block(s.otherwise, scope, nested)
             case t.Step():
-                self.block(s.body, scope, _Inside(False, True, inside.on))
+                self.block(s.body, scope, replace(nested, step=True))
             case t.Stream():
                 self.stream_name(s.name, scope)
-                self.block(s.body, scope, nested)
+                self.block(s.body, scope, replace(nested, stream=True))
             case t.OnRank():
                 self.expr(s.rank, scope)
-                self.block(s.body, scope, _Inside(False, inside.step, True))
+                self.block(s.body, scope, replace(nested, on=True))
 
     def forwards(self, forwards: tuple[t.Forward, ...], scope: frozenset[str]) -> None:
         for f in forwards:
@@ -219,7 +227,7 @@ class _Checker:
             self.expr(s.value.ranks, scope)
             if s.value.op not in REDUCE_OPS:
                 self.say("SL205", f"`{s.value.op}` is no reduction operator", s.value.span,
-                         did_you_mean(s.value.op, list(REDUCE_OPS)) or "the operators are " + ", ".join(REDUCE_OPS))
+                         operator_hint(s.value.op))
 
     # ---- places ----------------------------------------------------------------------------------------------------
 
@@ -247,6 +255,10 @@ class _Checker:
                          "a step is posted all at once; end it before this line")
             elif inside.on and isinstance(s, t.Use):
                 self.say("SL204", "`use` cannot stand inside `on`: a schedule is for several ranks", s.span)
+        elif isinstance(s, t.Chan):
+            if not inside.stream:
+                self.say("SL204", "`chan` names the connections of a stream and stands inside one", s.span,
+                         "put it under `stream NAME:`, before the transfers it is for")
         elif isinstance(s, t.OnRank):
             if inside.on:
                 self.say("SL204", "`on` inside `on`: one rank's own view has no other rank's", s.span)
@@ -278,7 +290,7 @@ class _Checker:
 
 
 def check(schedule: t.Schedule, module: Module) -> list[Diagnostic]:
-    """What is wrong with the text of a schedule, whatever its parameters: SL201 to SL205, and SL601 as a warning."""
+    """What is wrong with the text of a schedule, whatever its parameters: SL201 to SL205; SL601, SL605 as warnings."""
     checker = _Checker(module)
     for function in module.functions.values():
         checker.expr(function.tree.value, frozenset(function.tree.params))
@@ -294,7 +306,7 @@ def check(schedule: t.Schedule, module: Module) -> list[Diagnostic]:
         if isinstance(s, t.CollectiveStmt):
             checker.collective = s.name if s.name in COLLECTIVES else None
     checker.block(schedule.body, frozenset(scope | earlier), _Inside())
-    return checker.findings + _lone_streams(checker.streams)
+    return checker.findings + _lone_streams(checker.streams) + _uneven_events(checker.events)
 
 
 def _distinct(checker: _Checker, what: str, names: list[tuple[str, Span]]) -> None:
@@ -340,6 +352,26 @@ def _lone_streams(streams: dict[str, list[Span]]) -> list[Diagnostic]:
                     )
                 )
     return found
+
+
+def _uneven_events(events: dict[str, dict[int, t.EventStmt]]) -> list[Diagnostic]:
+    """A warning for each event that is written with different numbers of indices."""
+    found = []
+    for name, forms in events.items():
+        if len(forms) > 1:
+            (_, first), (_, other) = sorted(forms.items(), key=lambda form: form[1].span.start)[:2]
+            one, another = (_text(s.event) for s in (first, other))
+            same = f"; `{name}` is `{name}[0]`" if {0, 1} <= set(forms) else ""
+            found.append(warning(
+                "SL605", f"`{another}` here and `{one}` elsewhere: an event with different numbers of indices{same}",
+                other.span, notes=(Note("there it is", first.span),),
+                help="write it with the same indices everywhere, or give one of them a name of its own"))
+    return found
+
+
+def _text(event: t.EventRef) -> str:
+    indices = ", ".join(e.span.text for e in event.indices)
+    return f"{event.name}[{indices}]" if indices else event.name
 
 
 def _one_slip(a: str, b: str) -> bool:

@@ -49,6 +49,7 @@ schedule barrier(ranks):
 BODY = [
     # names
     ("SL201", "send «dat[0]» from 0 to 1", "data[4], tmp[2]"),
+    ("SL201", "send «input[0]» from 0 to 1", "allreduce works in `data`"),
     ("SL201", "send data[«rank»] from 0 to 1", "`ranks`"),
     ("SL201", "if ranks > 90:\n    send data[«nowhere»] from 0 to 1", "nowhere"),
     ("SL201", "send data[«f(3)»] from 0 to 1", "no fn"),
@@ -57,6 +58,9 @@ BODY = [
     ("SL202", "let r = 1\n«for r in 0..2:\n    send data[0] from 0 to 1»", "`r` is bound"),
     ("SL202", "«let k = 1»", "`k` is bound"),
     ("SL202", "buffer «tmp[3]»", "twice"),
+    ("SL202", "verify k in 2..4, ranks in [4], «k in 5..6»", "`k in [2, 3, 5]`"),
+    ("SL204", "«chan 3»", "`stream NAME:`"),
+    ("SL204", "for i in 0..2:\n    on i:\n        «chan x»", "`chan`"),
     ("SL202", "buffer «data[3]»", "`data`"),
     # kinds
     ("SL203", "for r in «ranks»:\n    send data[0] from 0 to 1", "a list is needed"),
@@ -142,6 +146,7 @@ BODY = [
     ("SL223", "for r in 0..4:\n    let x = «9223372036854775805 + r»", "r = 3"),
     ("SL223", "let x = «log2(0)»", "log2(0)"),
     ("SL224", "on 1: send data[0] to «1»", "rank 1"),
+    ("SL224", "for r in 0..ranks:\n    send data[0] from 0 to «r»", "let the loop, or a trailing `if`"),
     ("SL224", "for r in 0..ranks:\n    send data[0] from r to «2»", "rank 2"),
     ("SL224", "send data[0] from 0 to 1 then send to «1»", "rank 1"),
     ("SL303", "copy data[0:2] into «tmp[0:1]» on 0", "2 chunks"),
@@ -160,6 +165,35 @@ def check(marked, code, words, **given):
     assert words in said, said
 
 
+@pytest.mark.parametrize(("collective", "help"), [
+    ("allgather", "allgather reads `input` and leaves its result in `output`; with `inplace`"),
+    ("alltoall", "alltoall reads `input` and leaves its result in `output`"),
+    ("allreduce(sum) outofplace", "without `outofplace`, it works in `data`"),
+    ("custom", "`buffer data[CHUNKS]`"),
+])
+def test_the_buffers_of_the_collective_are_named(collective, help):
+    text = f"schedule s(ranks):\n    collective {collective}\n    send data[0] from 0 to 1\n"
+    _, (found,) = expand(load_text(text), "s", ranks=4)
+    assert (found.code, found.location.text) == ("SL201", "data[0]") and help in found.help
+
+
+@pytest.mark.parametrize(("record", "wait", "same"), [
+    ("got", "got[0]", True), ("got[i]", "got", True), ("got[i]", "got[i, 0]", False), ("got", "got[0, 1]", False)])
+def test_an_event_with_different_numbers_of_indices_is_warned_about(record, wait, same):
+    body = f"    for i in 0..1:\n        stream a: record {record} on 0\n        stream b: wait {wait} on 0\n"
+    table, (found,) = expand(load_text(HEAD + body), "s", ranks=4)
+    assert (found.code, found.severity, found.location.text) == ("SL605", Severity.WARNING, f"wait {wait} on 0")
+    assert f"`{wait}` here and `{record}` elsewhere" in found.message
+    assert ("`got` is `got[0]`" in found.message) == same
+    assert [n.location.text for n in found.notes] == [f"record {record} on 0"]
+    assert table.event[0] == table.event[1] if same else table.event[0] != table.event[1]
+
+
+def test_an_event_with_one_number_of_indices_is_not_warned_about():
+    body = "    stream a: record got on 0\n    stream b: wait got on 0\n    stream c: wait other[0] on 0\n"
+    assert expand(load_text(HEAD + body), "s", ranks=4)[1] == []
+
+
 @pytest.mark.parametrize(("code", "body", "words"), BODY, ids=lambda v: None)
 def test_bodies(code, body, words):
     check(HEAD + "".join(f"    {line}\n" for line in body.split("\n")) + TAIL, code, words)
@@ -170,6 +204,14 @@ DECLARATIONS = [
     ("SL205", "schedule «s»(n=4):\n    collective allreduce(sum)\n", "how many ranks"),
     ("SL205", "schedule s(ranks):\n    «collective allreduc(sum)»\n", "`allreduce`"),
     ("SL205", "schedule s(ranks):\n    «collective allreduce»\n", "`op`"),
+    ("SL205", "schedule s(ranks):\n    «collective allreduce»\n", "`collective allreduce(sum)`"),
+    ("SL205", "schedule s(ranks):\n    «collective gather»\n", "`collective gather(0)`"),
+    ("SL205", "schedule s(ranks):\n    «collective reduce(sum)»\n", "`collective reduce(sum, 0)`"),
+    ("SL205", "schedule s(ranks):\n    «collective alltoallv»\n", "with `counts` a parameter"),
+    ("SL205", "schedule s(ranks):\n    collective allreduce(«add»)\n", "did you mean `sum`?"),
+    ("SL205", "schedule s(ranks):\n    collective allreduce(op=«mean»)\n", "did you mean `avg`?"),
+    ("SL205", "schedule s(ranks):\n    collective custom\n    buffer input[1], output[1]\n"
+              "    ensure output[0] on 0 == «total(input[0] on 0..ranks)»\n", "the operators are sum"),
     ("SL205", "schedule s(ranks):\n    collective allreduce(«avrg»)\n", "`avg`"),
     ("SL205", "schedule s(ranks):\n    collective broadcast(0, «1»)\n", "too many"),
     ("SL205", "schedule s(ranks):\n    collective broadcast(«rot=0»)\n", "`root`"),
