@@ -124,6 +124,7 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
     if "rounds" in facts:
         yield (f"{many('rounds', 'round')}{least('rounds_bound', 'with one message at a time ')}, "
                f"{many('messages', 'message')} over {many('links', 'link')}")
+    if "sent_most" in facts:
         yield (f"sent by a rank: {facts['sent_most']}{least('sent_bound')}; received: {facts['received_most']}"
                f"{least('received_bound')}; over one link: {facts['link_most']}")
     if facts.get("least_depth"):

@@ -20,8 +20,9 @@ from schedlang.verify.conditions import Conditions
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower bounds: ``rounds`` where a rank sends and receives at most one message a round, and the bytes that some
-    rank must send and that some rank must receive. None: nothing is known.
+    """Lower bounds: ``rounds`` where a rank sends and receives at most one message a round (what one rank starts with
+    is then at most on twice as many ranks as before), and the bytes that some rank must send and that some rank must
+    receive. None: nothing is known.
 
     Source: Thakur, Rabenseifner, Gropp, Optimization of Collective Communication Operations in MPICH, IJHPCA 19(1),
     2005.
@@ -46,7 +47,7 @@ def bounds(collective: str, ranks: int) -> Bounds:
         "reduce_scatter": (others, others), "allgather": (others, others), "alltoall": (others, others),
         "scatter": (others, one), "gather": (one, others),
     }[collective]
-    return Bounds(1 if collective == "alltoall" else log, sent, received)
+    return Bounds(log, sent, received)
 
 
 def share(value: Fraction) -> str:
@@ -58,7 +59,7 @@ def share(value: Fraction) -> str:
 
 def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
     """What ranks send and receive, over which links. ``elements``: how many each send sends, for v-collectives, whose
-    chunks differ; without it their bytes are left out."""
+    chunks differ; without it their bytes are left out, and those of a barrier always: its tokens have none."""
     sends = np.flatnonzero(table.op == Op.SEND)
     rank, peer, count = table.rank[sends], table.peer[sends], table.count[sends]
     n, unit = table.ranks, max(table.chunks, 1)
@@ -68,7 +69,7 @@ def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
     messages = sent if weight is None else np.bincount(rank, minlength=n)
     links = _links(rank, peer, weight, n)
     facts: dict[str, Any] = {}
-    if elements is not None or COLLECTIVES[table.collective.name].family != "vector":
+    if elements is not None or COLLECTIVES[table.collective.name].family not in ("vector", "barrier"):
         def amount(chunks: int) -> str:
             return share(Fraction(chunks, unit)) if elements is None else f"{chunks} elements"
 

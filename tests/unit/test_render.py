@@ -118,6 +118,11 @@ def test_one_of_a_thing_is_no_plural():
         "2 rounds, 4,096 messages over 0 links")
 
 
+def test_of_a_barrier_no_bytes_are_told():
+    assert list(facts_text({"rounds": 2, "rounds_bound": 2, "messages": 8, "links": 8})) == [
+        "2 rounds (with one message at a time at least 2), 8 messages over 8 links"]
+
+
 def test_json_finding():
     finding = error("SL305", "a circle", span("send data[0]"), notes=[Note("n", Place("b", 3))], help="h", count=2,
                     rows=np.arange(2), depth=np.int32(3), share=float("inf"))
