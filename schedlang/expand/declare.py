@@ -217,8 +217,13 @@ class Declarations:
 
     @property
     def counts_read(self) -> bool:
-        """Whether anything but the collective itself has read what its counts are made of."""
-        return bool(self.counts_names & self.root.read)
+        """Whether the source knows the counts: something but the collective itself has read what they are made of, or
+        they are made of no list that a caller gives.
+        """
+        if self.collective is None or self.collective.counts is None:
+            return False
+        given = {p.name for p in self.schedule.params if not isinstance(self.root.names[p.name], (int, str))}
+        return not given & self.counts_names or bool(self.counts_names & self.root.read)
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 
