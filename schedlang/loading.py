@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedlang.diagnostics import Diagnostic, SchedError, error, note
+from schedlang.diagnostics import Diagnostic, SchedError, Severity, error, note
 from schedlang.ops import COLLECTIVES, MAX_OPS, REDUCE_OPS
 
 if TYPE_CHECKING:
-    from schedlang.expand import Program
+    from schedlang.expand import Choice, Program
     from schedlang.ir.table import OpTable
 
 
@@ -32,31 +32,43 @@ def load_table(target: str, *, ranks: int | None = None, params: Mapping[str, An
                max_ops: int | None = None, make_up_counts: bool = False) -> tuple[OpTable, list[Diagnostic]]:
     """The op table of ``FILE``, ``FILE::NAME`` or a table in JSON, and what its expansion remarked.
 
-    Parameters that are not given have their defaults; where the schedule computes its size, ``ranks`` picks values of
-    the `verify` line that lead to it. With ``make_up_counts``, counts may be left out: some are made up, and a note
-    says so.
+    A parameter that is not given has its default, or where it has none its value in the first case of the `verify` line
+    that has ``ranks`` ranks and that no `require` excludes; a note says so. ``ranks`` itself is never taken from the
+    `verify` line. With ``make_up_counts``, counts may be left out: some are made up, and a note says so.
 
     Raises SchedError: whatever is wrong with the file (SL1xx), its names and values (SL2xx).
     """
     file, name = split_name(target)
     if is_table(file):
         return read_table(file, name, ranks=ranks, params=params, op=op), []
-    from schedlang.expand import load_program
+    from schedlang.expand import choose, load_program
 
     program = load_program(file)
     name = program.main(name)
-    given = {**(params or {}), **({} if ranks is None else {"ranks": ranks})}
-    table, findings = expand_case(program, name, given, op=op, max_ops=max_ops)
-    if table is None and make_up_counts and any(d.code == "SL206" for d in findings):
-        made_up = _made_up(program, name, given)
-        if made_up:
-            table, findings = expand_case(program, name, {**made_up, **given}, op=op, max_ops=max_ops)
-            findings = [*findings, *(note(
-                "SL206", f"`{key}` was not given: an uneven one with zeros is made up", help=f"-p {key}=@FILE gives it")
-                for key in made_up)]
-    if table is None:
-        raise SchedError(findings)
-    return table, findings
+    size = {} if ranks is None else {"ranks": ranks}
+    excluded: list[Diagnostic] = []
+    for choice in choose(program, name, ranks=ranks, params=params, make_up_counts=make_up_counts):
+        table, findings = expand_case(program, name, {**choice.values, **size}, op=op, max_ops=max_ops)
+        findings += _unasked(choice)
+        if table is not None:
+            return table, findings
+        if any(d.code != "SL207" for d in findings if d.severity is Severity.ERROR):
+            raise SchedError(findings)
+        excluded = excluded or findings
+    raise SchedError(excluded)
+
+
+def _unasked(choice: Choice) -> list[Diagnostic]:
+    """Notes on the values that nobody gave."""
+    from schedlang.ir.words import shown
+
+    found = []
+    if choice.listed:
+        values = ", ".join(f"{key} = {shown(value)}" for key, value in choice.listed.items())
+        found.append(note("SL206", f"not given, so taken from the `verify` line: {values}",
+                          help="-p NAME=VALUE gives others"))
+    return found + [note("SL206", f"`{key}` was not given: an uneven one with zeros is made up",
+                         help=f"-p {key}=@FILE gives it") for key in choice.made_up]
 
 
 def expand_case(program: Program, name: str, case: Mapping[str, Any], *, op: str | None = None,
@@ -76,17 +88,32 @@ def read_table(file: str, name: str | None = None, *, ranks: int | None = None, 
     Raises SchedError (SL105, SL107, SL206, SL212, SL806).
     """
     from schedlang.ir.json import loads
+    from schedlang.ir.words import shown
     from schedlang.syntax import read
 
     table = loads(read(file).text, file)
     if name not in (None, table.name):
         raise SchedError(error("SL212", f"{file} holds the schedule {table.name}, not {name}"))
-    if params:
-        raise SchedError(error("SL206", f"{file} is an op table, expanded already: it takes no {', '.join(params)}",
-                               help="give parameters to a .sched file"))
     if ranks not in (None, table.ranks):
-        raise SchedError(error("SL206", f"{file} is an op table for {table.ranks} ranks, not {ranks}"))
+        raise SchedError(error("SL206", f"{file} is an op table for {table.ranks} ranks, not {ranks}",
+                               help="it is expanded already; other sizes need the .sched file"))
+    there = {"ranks": table.ranks, **table.params}
+    for key, value in (params or {}).items():
+        if key not in there:
+            raise SchedError(error("SL206", f"{file} is an op table, expanded already, without a parameter {key}",
+                                   help="give parameters to a .sched file"))
+        if not same_value(there[key], value):
+            raise SchedError(error("SL206", f"{file} is an op table, expanded already with {key} = "
+                                   f"{shown(there[key])}, not {shown(value)}",
+                                   help="give parameters to a .sched file"))
     return table if op is None else with_op(table, op)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two values of a parameter are equal: integers, booleans, names, lists, matrices."""
+    import numpy as np
+
+    return np.array_equal(a, b)
 
 
 def with_op(table: OpTable, op: str) -> OpTable:
@@ -98,16 +125,3 @@ def with_op(table: OpTable, op: str) -> OpTable:
         raise SchedError(error("SL806", f"{table.name} is for {table.collective.name}, which reduces nothing",
                                help="leave the operator out"))
     return table.with_columns(collective=replace(table.collective, op=op))
-
-
-def _made_up(program: Program, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Counts that were not given, where everything else was."""
-    from schedlang.expand import cases
-
-    rest = {key: [value] for key, value in given.items() if key != "ranks"}
-    try:
-        found = cases(program, name, ranks=[given["ranks"]] if "ranks" in given else None, params=rest)
-    except SchedError:
-        return {}
-    missing = {key: value for key, value in found[0].items() if key not in given} if len(found) == 1 else {}
-    return missing if all(hasattr(value, "shape") for value in missing.values()) else {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedlang.diagnostics import SchedError, Severity
+from schedlang.diagnostics import SchedError, Severity, error
 from schedlang.ir.table import Collective, OpTable
 
 if TYPE_CHECKING:
@@ -21,15 +22,28 @@ def load(path: str | Path, ranks: int | None = None, **params: Any) -> Schedule:
     """Read a schedule and expand it for one size.
 
     ``path``: a ``.sched`` file, ``FILE::NAME`` for one schedule of several, or an op table in JSON. ``ranks``: the
-    world size; where the schedule computes it, values whose world has that size are taken from its `verify` line.
-    ``params``: its other parameters: integers, booleans, names of things as strings, lists, matrices as nested lists
-    or NumPy arrays.
+    world size, needed unless the schedule computes it or has a default for it. ``params``: its other parameters:
+    integers, booleans, names of things as strings, lists, matrices as nested lists or NumPy arrays.
+
+    A parameter that is not given has its default. One without a default has its value in the first case of the
+    `verify` line that has ``ranks`` ranks and that no `require` excludes; :attr:`Schedule.params` tells which.
 
     Raises SchedError: whatever is wrong with the text (SL1xx), its names and values (SL2xx).
     """
     from schedlang.loading import load_table
 
-    return Schedule(load_table(str(path), ranks=ranks, params=params)[0])
+    return Schedule(load_table(str(path), ranks=None if ranks is None else _size(ranks), params=params)[0])
+
+
+def _size(ranks: Any) -> int:
+    """A number of ranks: an int, or NumPy's."""
+    try:
+        if not isinstance(ranks, bool):
+            return index(ranks)
+    except TypeError:
+        pass
+    raise SchedError(error("SL206", f"ranks is {ranks!r}, and must be one integer",
+                           help="load the schedule once for each number of ranks"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ TARGETS: dict[str, tuple[str, Callable[[OpTable], str]]] = {
 @click.command()
 @click.argument("schedule", metavar="FILE[::NAME]")
 @click.option("--target", metavar="TARGET", required=True, help=f"The form: {', '.join(TARGETS)}.")
-@click.option("--ranks", metavar="N", help="The number of ranks.")
+@click.option("--ranks", metavar="N", help="How many ranks.")
 @value_options
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the standard output.")
 def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str, ...], op: str | None,
@@ -36,6 +36,9 @@ def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str
     """Write a schedule in another form.
 
     FILE is a schedule or an op table in JSON. Nothing is proved here: see `schedlang verify`.
+
+    A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
+    line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
     """
     if target not in TARGETS:
         raise bad_option(f"--target {target}: there is no such target",

@@ -24,7 +24,7 @@ PATIENCE = 1.0
 
 @click.command()
 @click.argument("schedule", metavar="FILE[::NAME]")
-@click.option("--ranks", metavar="N", help="The number of ranks.")
+@click.option("--ranks", metavar="N", help="How many ranks.")
 @value_options
 @click.option("--size", metavar="BYTES", help="Bytes of the buffer on each rank (the long one, where it has a block "
                                               "for each rank): 4096, 64MiB, 1.5GB. Default: about 1 MiB.")
@@ -49,6 +49,9 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     """Execute a schedule on real arrays, all ranks in this process.
 
     FILE is a schedule or an op table in JSON. Shows the time, and bandwidths as nccl-tests defines them.
+
+    A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
+    line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
     """
     from schedlang import inputs as make
     from schedlang.backend import find

@@ -13,7 +13,7 @@ from schedlang.diagnostics import SchedError, error
 
 @click.command()
 @click.argument("schedule", metavar="FILE[::NAME]")
-@click.option("--ranks", metavar="N", help="The number of ranks.")
+@click.option("--ranks", metavar="N", help="How many ranks.")
 @value_options
 @click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Rank R's own operations, stream by stream.")
 @click.option("--steps", metavar="A..B", help="Only steps A to B - 1, counted from 0.")
@@ -22,6 +22,9 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     """Draw step by step who holds what.
 
     FILE is a schedule or an op table in JSON. Everything that can happen at once is one step of the picture.
+
+    A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
+    line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
     """
     from schedlang.render.holdings import MAX_ROWS, walk
     from schedlang.render.picture import Picture, rank_lines

@@ -19,7 +19,7 @@ from schedlang.cli.common import (
 )
 from schedlang.cli.common import parameters as value_lists
 from schedlang.diagnostics import Diagnostic, SchedError, error
-from schedlang.loading import expand_case, is_table, read_table, split_name
+from schedlang.loading import expand_case, is_table, read_table, same_value, split_name
 
 if TYPE_CHECKING:
     from schedlang.expand import Value
@@ -48,7 +48,8 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
     """Prove schedules right, or show what is wrong with them.
 
     PATH is a schedule file, FILE::NAME for one schedule of several, an op table in JSON, or a folder: then every
-    schedule in it. Values not given come from each schedule's `verify` line.
+    schedule in it. A parameter that is not given has the values of the schedule's `verify` line, else its default;
+    without either 2 to 8 ranks are tried.
     """
     from schedlang.render import json, verdict
     from schedlang.render.style import Style, terminal_width, wants_color
@@ -147,10 +148,12 @@ class _Job:
 
     def table(self, file: str, name: str | None) -> OpTable:
         """A table in JSON, if it is one of those that the options ask for."""
-        table = read_table(file, name, params=self.given, op=self.op)
-        if self.ranks is not None and table.ranks not in self.ranks:
-            read_table(file, name, ranks=self.ranks[0])
-        return table
+        table = read_table(file, name, op=self.op)
+        ranks = None if self.ranks is None or table.ranks in self.ranks else self.ranks[0]
+        there = {"ranks": table.ranks, **table.params}
+        wanted = {key: next((v for v in values if key in there and same_value(there[key], v)), values[0])
+                  for key, values in self.given.items()}
+        return read_table(file, name, ranks=ranks, params=wanted, op=self.op)
 
     def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:
         """The tables of the one schedule that is named, for all its cases, as far as they expand."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 from schedlang.diagnostics import Diagnostic, SchedError, error
+from schedlang.expand.choice import Choice, choices
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.expansion import Expansions, Failed
 from schedlang.expand.frame import Fail, Frame
-from schedlang.expand.parameters import assignments, converted
+from schedlang.expand.parameters import assignments, converted, world
 from schedlang.expand.program import Program, did_you_mean, load_program, load_text
 from schedlang.expand.values import Array, Interval, Items, at
 from schedlang.ir.table import OpTable
 from schedlang.ops import MAX_OPS, REDUCE_OPS
 from schedlang.syntax import tree as t
 
-__all__ = ["Program", "Value", "cases", "constant_value", "expand", "load_program", "load_text"]
+__all__ = ["Choice", "Program", "Value", "cases", "choose", "constant_value", "expand", "load_program", "load_text"]
 
 Value = int | bool | str | list[Any] | Array
 """What a parameter can be given: an integer, a boolean, a name such as that of an operator, a list, a matrix of
@@ -88,12 +90,33 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
 
 def _for_world(schedule: t.Schedule, program: Program, ranks: int, params: dict[str, Value]) -> dict[str, Value]:
     """Parameters that lead to a world of ``ranks``: those given, and for the rest what the `verify` line has."""
-    from schedlang.expand.parameters import _world
-
-    if _world(schedule, program.root, params) == ranks:
+    if world(schedule, program.root, params) == ranks:
         return params
-    wanted = assignments(schedule, program.root, [ranks], {k: [v] for k, v in params.items()})
-    return {k: v for k, v in wanted[0].items() if k != "ranks"} if wanted else params
+    return next(choices(schedule, program.root, ranks, params)).values
+
+
+MAX_CHOICES = 100
+"""How many cases that fit are looked at, until one is found that no `require` excludes."""
+
+
+def choose(program: Program, name: str, *, ranks: int | None = None, params: Mapping[str, Value] | None = None,
+           make_up_counts: bool = False) -> list[Choice]:
+    """The first cases that fit what is given, at least one, the one that is meant first: see
+    :func:`schedlang.expand.choice.choices`.
+
+    With ``make_up_counts``, counts that are not given are made up as in :func:`cases`. Raises SchedError (SL2xx).
+    """
+    schedule = program.root.schedules[program.main(name)]
+
+    def run() -> list[Choice]:
+        try:
+            Expansions(1).check(schedule, program.root)
+        except Failed as why:
+            raise SchedError(why.findings) from None
+        return list(islice(choices(schedule, program.root, ranks, params or {}, make_up_counts=make_up_counts),
+                           MAX_CHOICES))
+
+    return _with_room(run, schedule)
 
 
 def cases(program: Program, name: str, *, ranks: Sequence[int] | None = None,

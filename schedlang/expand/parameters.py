@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from schedlang.expand.declare import LARGEST, Declarations, RecursionInDeclarati
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail
 from schedlang.expand.program import Module, did_you_mean
-from schedlang.expand.values import KindMismatch, Value, at, from_plain, kind
+from schedlang.expand.values import POISON, KindMismatch, Value, at, from_plain, kind
 from schedlang.ir.words import shown
 from schedlang.ops import COLLECTIVES
 from schedlang.syntax import tree as t
@@ -82,13 +82,9 @@ def converted(schedule: t.Schedule, given: Mapping[str, Any]) -> dict[str, Value
 def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | None,
                 given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """See :func:`schedlang.expand.cases`. Raises SchedError."""
-    known = [p.name for p in schedule.params]
-    for name in given:
-        if name not in known:
-            raise SchedError(error("SL206", f"schedule `{schedule.name}` has no parameter `{name}`", schedule.name_span,
-                                   help=did_you_mean(name, known) or _parameters_text(known)))
+    known_parameters(schedule, given)
     choices = {k: list(v) if isinstance(v, (list, range)) else [v] for k, v in given.items()}
-    sized = "ranks" in known
+    sized = any(p.name == "ranks" for p in schedule.params)
     if ranks is not None and sized:
         if "ranks" in choices:
             raise SchedError(
@@ -99,18 +95,18 @@ def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | Non
     worlds: set[int] = set()
     try:
         for values in _products(schedule, module, choices):
-            world = values["ranks"] if sized else _world(schedule, module, values)
-            if world is not None:
-                worlds.add(world)
-                values = {"ranks": world, **values}
-            if ranks is None or sized or world is None or world in ranks:
-                found.append(_with_counts(schedule, values, world))
+            size = values["ranks"] if "ranks" in values else world(schedule, module, values)
+            if size is not None:
+                worlds.add(size)
+                values = {"ranks": size, **values}
+            if ranks is None or sized or size is None or size in ranks:
+                found.append(with_counts(schedule, values, size))
             if len(found) > MAX_CASES:
                 raise SchedError(error("SL208", f"more than {MAX_CASES:,} combinations of parameters to try",
                                        schedule.name_span, help="give some of them with -p"))
     except Fail as why:
         raise SchedError(why.findings) from None
-    if ranks is not None and not sized and not found:
+    if ranks is not None and not sized and worlds and not found:
         wanted, there = " or ".join(map(str, ranks)), ", ".join(map(str, sorted(worlds)[:20]))
         raise SchedError(
             error(
@@ -120,19 +116,38 @@ def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | Non
                 help="its world size is computed: give its parameters with -p, or add them to its `verify` line",
             )
         )
+    if not found:
+        raise nothing_to_try(schedule)
     return found
+
+
+def known_parameters(schedule: t.Schedule, given: Iterable[str]) -> None:
+    """Raises SchedError SL206 for a name that is none of the schedule's parameters."""
+    known = [p.name for p in schedule.params]
+    for name in given:
+        if name not in known:
+            raise SchedError(error("SL206", f"schedule `{schedule.name}` has no parameter `{name}`", schedule.name_span,
+                                   help=did_you_mean(name, known) or _parameters_text(known)))
+
+
+def verify_ranges(schedule: t.Schedule) -> dict[str, t.VerifyRange]:
+    """What the `verify` line says, by parameter, in its order."""
+    line = next((s for s in schedule.body if isinstance(s, t.VerifyStmt)), None)
+    return {r.name: r for r in line.ranges} if line is not None else {}
+
+
+def nothing_to_try(schedule: t.Schedule) -> SchedError:
+    """The error for a `verify` line whose lists are empty."""
+    return SchedError(error("SL206", f"the `verify` line of `{schedule.name}` leaves no values to try",
+                            schedule.name_span, help="give values with --ranks and -p, or add some to the line"))
 
 
 def _products(schedule: t.Schedule, module: Module, choices: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
     """All combinations: what is given, else the `verify` line, else the default, else 2..9 ranks."""
-    line = next((s for s in schedule.body if isinstance(s, t.VerifyStmt)), None)
-    ranges = {r.name: r for r in line.ranges} if line is not None else {}
+    ranges = verify_ranges(schedule)
     evaluate = Evaluator(MAX_CASES)
-    order = (
-        [*(r.name for r in line.ranges if any(p.name == r.name for p in schedule.params))] if line is not None else []
-    )
-    order += [p.name for p in schedule.params if p.name not in order]
     params = {p.name: p for p in schedule.params}
+    order = [*(name for name in ranges if name in params), *(name for name in params if name not in ranges)]
 
     def rest(i: int, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if i == len(order):
@@ -165,10 +180,10 @@ def _products(schedule: t.Schedule, module: Module, choices: Mapping[str, list[A
 
 
 def _is_counts(schedule: t.Schedule, name: str) -> bool:
-    return _counts_argument(schedule) == name
+    return counts_argument(schedule) == name
 
 
-def _counts_argument(schedule: t.Schedule) -> str | None:
+def counts_argument(schedule: t.Schedule) -> str | None:
     """The parameter that is the `counts` of the collective, where that is a plain name."""
     for s in schedule.body:
         if isinstance(s, t.CollectiveStmt) and s.name in COLLECTIVES:
@@ -180,11 +195,11 @@ def _counts_argument(schedule: t.Schedule) -> str | None:
     return None
 
 
-def _with_counts(schedule: t.Schedule, values: dict[str, Any], world: int | None) -> dict[str, Any]:
+def with_counts(schedule: t.Schedule, values: dict[str, Any], world: int | None) -> dict[str, Any]:
     """The values with counts made up where the schedule needs some and has none: uneven, with zeros, always the
     same.
     """
-    name = _counts_argument(schedule)
+    name = counts_argument(schedule)
     param = next((p for p in schedule.params if p.name == name), None)
     if name is None or param is None or name in values or param.default is not None or world is None:
         return values
@@ -194,11 +209,13 @@ def _with_counts(schedule: t.Schedule, values: dict[str, Any], world: int | None
     return {**values, name: counts.astype(np.int64)}
 
 
-def _world(schedule: t.Schedule, module: Module, values: Mapping[str, Any]) -> int | None:
+def world(schedule: t.Schedule, module: Module, values: Mapping[str, Any]) -> int | None:
     """The world size that values lead to; None where it cannot be worked out, which expansion will explain."""
     evaluate = Evaluator(MAX_CASES)
+    missing = counts_argument(schedule)         # nothing that the size may depend on
     try:
-        names = bound(schedule, module, evaluate, converted(schedule, values))
+        unknown: dict[str, Value] = {p.name: POISON for p in schedule.params if p.name == missing and p.default is None}
+        names = bound(schedule, module, evaluate, unknown | converted(schedule, values))
         return Declarations(schedule, module, evaluate, Root(names), None).ranks
     except (Fail, KeyError, RecursionInDeclarations):
         return None

@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import schedlang
 from schedlang.cli import main
-from schedlang.diagnostics import SchedError
+from schedlang.diagnostics import SchedError, Severity
 from schedlang.loading import load_table
 
 GOOD = """\
@@ -261,18 +263,116 @@ def test_counts_are_made_up_or_given(call):
 # ---- one table -----------------------------------------------------------------------------------------------------
 
 
-def test_one_size_takes_defaults_not_the_verify_line(tmp_path):
-    path = tmp_path / "good.sched"
-    path.write_text(GOOD)
-    table, findings = load_table(str(path), ranks=2)
-    assert table.chunks == 3 and findings == []
+def finding(call):
     with pytest.raises(SchedError) as caught:
-        load_table(str(path))
-    assert [d.code for d in caught.value.diagnostics] == ["SL206"]
+        call()
+    (found,) = [d for d in caught.value.diagnostics if d.severity is Severity.ERROR]
+    return f"{found.code} {found.message} | {found.help}"
+
+
+LISTED = """\
+schedule listed(ranks, k=3, root):
+    collective broadcast(root)
+    chunks k
+    require root > 0, "not from rank 0"
+    verify ranks in 2..5, k in [1, 2], root in 0..ranks
+    for r in 0..ranks:
+        send data[0:k] from root to r if r != root
+"""
+
+
+def test_one_size_takes_defaults_then_the_verify_line(tmp_path):
+    path = tmp_path / "listed.sched"
+    path.write_text(LISTED)
+    table, notes = load_table(str(path), ranks=7)
+    assert (table.ranks, table.chunks, table.params["root"]) == (7, 3, 1)
+    assert [(str(d.severity), d.message) for d in notes] == [
+        ("note", "not given, so taken from the `verify` line: root = 1")]
+    table, notes = load_table(str(path), ranks=7, params={"root": 2, "k": 5})
+    assert (table.chunks, table.params["root"], notes) == (5, 2, [])
+    assert "ranks=N" in finding(lambda: load_table(str(path)))
+    assert finding(lambda: load_table(str(path), ranks=1)).startswith("SL207 not from rank 0")
+    assert "given twice" in finding(lambda: load_table(str(path), ranks=3, params={"ranks": 4}))
+    path.write_text(LISTED.replace("ranks, k", "ranks=4, k"))
+    assert load_table(str(path))[0].ranks == 4
+    path.write_text(LISTED.replace("    verify", "    # verify"))
+    assert "SL206 schedule `listed` needs a value for its parameter `root` | give it with -p root=VALUE" in finding(
+        lambda: load_table(str(path), ranks=3))
+
+
+COMPUTED = """\
+schedule computed(nodes, gpus=2, k=7):
+    ranks nodes * gpus
+    require nodes != 1
+    collective broadcast(0)
+    chunks k
+    verify gpus in [1, 3], nodes in 0..9, k in [1, 2]
+    for r in 1..ranks:
+        send data[0:k] from 0 to r
+"""
+
+
+def test_a_computed_size_is_looked_for_with_the_defaults_first(tmp_path):
+    path = tmp_path / "computed.sched"
+    path.write_text(COMPUTED)
+
+    def values(ranks, **params):
+        return dict(load_table(str(path), ranks=ranks, params=params)[0].params)
+
+    assert values(8) == {"nodes": 4, "gpus": 2, "k": 7}
+    assert values(2) == {"nodes": 2, "gpus": 1, "k": 7}         # one node of 2 is excluded
+    assert values(9) == {"nodes": 3, "gpus": 3, "k": 7}
+    assert values(20, nodes=5, gpus=4) == values(None, nodes=5, gpus=4) == {"nodes": 5, "gpus": 4, "k": 7}
+    assert values(10, nodes=10) == {"nodes": 10, "gpus": 1, "k": 7}
+    assert "no values of `computed` make a world of 11 ranks" in finding(lambda: values(11))
+    assert "no values of `computed` make a world of 11 ranks" in finding(lambda: values(11, nodes=3, gpus=3))
+    path.write_text(COMPUTED.replace("nodes * gpus", "nodes // (gpus - gpus)"))
+    assert finding(lambda: values(8)).startswith("SL223")
+    path.write_text(COMPUTED.replace("0..9", "3..3"))
+    assert "leaves no values to try" in finding(lambda: values(8))
+
+
+def test_counts_are_made_up_for_pictures_only(tmp_path):
+    path = tmp_path / "v.sched"
     path.write_text(COUNTS)
-    with pytest.raises(SchedError, match="counts"):
-        load_table(str(path), ranks=2)
+    assert "counts" in finding(lambda: load_table(str(path), ranks=2))
     assert load_table(str(path), ranks=2, make_up_counts=True)[0].collective.counts.shape == (2, 2)
+    path.write_text(COUNTS.replace("(ranks, counts):", "(nodes, counts):\n    ranks nodes * 2"))
+    for given in ({"ranks": 4, "params": {"nodes": 2}}, {"params": {"nodes": 2}}):
+        assert load_table(str(path), make_up_counts=True, **given)[0].collective.counts.shape == (4, 4)
+
+
+def test_every_command_takes_values_by_one_rule(call):
+    write("listed.sched", LISTED)
+    for command in (["run"], ["show"], ["compile", "--target", "json"]):
+        status, _, err = call(*command, "listed.sched", "--ranks", "3")
+        assert status == 0 and "taken from the `verify` line: root = 1" in err, command
+        status, _, err = call(*command, "listed.sched")
+        assert status == 2 and "needs a number of ranks" in err and "--ranks N" in err, command
+    schedule = schedlang.load("listed.sched", ranks=np.int64(3))
+    assert (schedule.ranks, schedule.params["k"], schedule.params["root"]) == (3, 3, 1)
+    for ranks in ([2, 3], "3", 3.0, True):
+        assert finding(lambda ranks=ranks: schedlang.load("listed.sched", ranks=ranks)).startswith("SL206 ranks is ")
+
+
+def test_a_verify_line_without_values_proves_nothing(call):
+    status, out, _ = call("verify", write("listed.sched", LISTED.replace("2..5", "5..5")))
+    assert status == 2 and "leaves no values to try" in out
+    assert call("verify", "listed.sched", "--ranks", "3")[0] == 0
+
+
+def test_a_table_is_what_it_is(call):
+    write("listed.sched", LISTED)
+    assert call("compile", "listed.sched", "--ranks", "4", "--target", "json", "-o", "t.json")[0] == 0
+    same, other = ["-p", "k=3", "-p", "root=1", "--ranks", "4"], [["-p", "k=2"], ["--ranks", "3"], ["-p", "x=1"]]
+    for command in (["verify"], ["run"], ["show"], ["compile", "--target", "json"]):
+        assert call(*command, "t.json", *same)[0] == 0, command
+        for options in other:
+            status, out, err = call(*command, "t.json", *options)
+            assert status == 2 and "error[SL206]" in out + err, (command, options)
+    assert call("verify", "t.json", "--ranks", "2..5", "-p", "k=1..4")[0] == 0
+    assert schedlang.load("t.json", ranks=4, k=3).ranks == 4
+    assert "with k = 3, not 2" in finding(lambda: schedlang.load("t.json", k=2))
 
 
 def test_show_draws_and_compile_writes(call):
