@@ -1,8 +1,8 @@
 """What a back end offers, and how one is found.
 
-A back end executes an op table on the arrays of all ranks. Ours and other people's come in by the same door: the entry
-points of group ``schedlang.backends``, each naming a :class:`Backend`. In a bare clone, where no metadata is installed,
-ours are found by the table below.
+A back end executes an op table on the arrays of all ranks. Other people's come in by the entry points of group
+``schedlang.backends``, each naming a :class:`Backend`. Ours are in the table below, so that they are found in a bare
+clone, too, where no metadata is installed.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def find(wanted: str | Backend) -> Backend:
 
 
 def _load(name: str) -> Backend:
-    point = next((p for p in entry_points(group=GROUP) if p.name == name), None)
-    where = point.value if point is not None else SHIPPED.get(name)
+    # Ours first: to read the metadata of all that is installed takes longer than a small run.
+    where = SHIPPED.get(name) or next((p.value for p in entry_points(group=GROUP) if p.name == name), None)
     if where is None:
         raise SchedError(error("SL804", f"there is no back end called {name}", help=_choices()))
     module, _, attribute = where.partition(":")

@@ -48,9 +48,11 @@ class Layout:
         self._base = np.cumsum([0, *(b.chunks + 1 for b in table.buffers)])
         self._starts = np.zeros((table.ranks if self.per_rank else 1, int(self._base[-1])), np.int64)
         for b, base, known in zip(table.buffers, self._base.tolist(), lengths, strict=False):
-            if known is None and b.chunks * self.part > LIMIT:
-                raise SchedError(_bad(table, f"{b.chunks} chunks of scratch {b.name} with {self.part} elements each "
-                                             "are more than 64 bits can count", "Take fewer elements."))
+            alike = known is None or kind.family == "custom"        # all others add up to no more than the element count
+            if alike and b.chunks * self.part > LIMIT:
+                raise SchedError(_bad(table, f"{b.chunks} chunks of {'scratch ' * (b.role == 'scratch')}{b.name} with "
+                                             f"{self.part} elements each are more than 64 bits can count",
+                                      "Take fewer elements."))
             length = np.full(b.chunks, self.part, np.int64) if known is None else known
             np.cumsum(np.broadcast_to(length, (len(self._starts), b.chunks)), axis=1,
                       out=self._starts[:, base + 1 : base + 1 + b.chunks])

@@ -284,7 +284,8 @@ def test_other_peoples_back_ends_come_in_by_entry_points(monkeypatch):
     points = [types.SimpleNamespace(name=n, value=f"their_back_ends:{n}") for n in ("good", "absent", "bad", "lost")]
     monkeypatch.setattr(module, "entry_points", lambda group: points if group == "schedlang.backends" else [])
     assert find("good") is home.good and "good" in names()
-    assert isinstance(find("numpy"), NumpyBackend), "ours are found without metadata"
+    points.append(types.SimpleNamespace(name="numpy", value="their_back_ends:absent"))
+    assert type(find("numpy")) is NumpyBackend, "ours are found without metadata, and not replaced"
     for name, words in (("absent", "no such hardware"), ("bad", "no back end"), ("lost", "cannot be loaded"),
                         ("x", "good")):
         with pytest.raises(SchedError) as refused:

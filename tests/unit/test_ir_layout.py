@@ -133,3 +133,9 @@ def test_64_bits():
     assert int(layout.starts(0)[-1]) == 1 << 62 and int(layout.offset(0, 7)) == 7 * (1 << 59)
     with pytest.raises(SchedError, match="scratch tmp"):
         Layout(table(Collective("allreduce", "sum"), 4, 4, [("tmp", 9)]), big)
+    shape = [Buffer("input", 1, role="input"), Buffer("output", 3, role="output"), Buffer("tmp", 4)]
+    custom = table(Collective("custom"), 2, 1, buffers=shape)
+    assert int(Layout(custom, 1 << 60).starts(2)[-1]) == 1 << 62
+    for elements, name in ((1 << 61, "scratch tmp"), (1 << 62, "3 chunks of output")):
+        with pytest.raises(SchedError, match=name):
+            Layout(custom, elements)
