@@ -48,7 +48,7 @@ class Layout:
         self._base = np.cumsum([0, *(b.chunks + 1 for b in table.buffers)])
         self._starts = np.zeros((table.ranks if self.per_rank else 1, int(self._base[-1])), np.int64)
         for b, base, known in zip(table.buffers, self._base.tolist(), lengths, strict=False):
-            alike = known is None or kind.family == "custom"        # all others add up to no more than the element count
+            alike = known is None or kind.family == "custom"        # others add up to the element count at most
             if alike and b.chunks * self.part > LIMIT:
                 raise SchedError(_bad(table, f"{b.chunks} chunks of {'scratch ' * (b.role == 'scratch')}{b.name} with "
                                              f"{self.part} elements each are more than 64 bits can count",
