@@ -173,9 +173,10 @@ _NAMES = (
     _code(
         "SL206", "bad-parameter", UNUSABLE, "A parameter is missing, unknown or has a value of the wrong kind.",
         """
-        Every parameter without a default needs a value, from `--ranks`, from `-p NAME=VALUE`, or, in `verify`,
-        from the schedule's `verify` line. Where the schedule computes its size (`ranks nodes * gpus`), `--ranks
-        8` picks those values of the `verify` line that give 8 ranks.
+        Every parameter without a default needs a value, from `--ranks`, from `-p NAME=VALUE`, or from the schedule's
+        `verify` line; only `verify` takes the number of ranks from there. Where the schedule computes its size (`ranks
+        nodes * gpus`), `--ranks 8` picks those values of the `verify` line that give 8 ranks. An op table in JSON is
+        expanded already and takes no other values.
         """,
         """
         Give the value (`-p gpus=4`), correct its name, or add values to the `verify` line:
@@ -550,6 +551,20 @@ _REMARKS = (
         """,
         """
         Write the event with the same number of indices everywhere, or give the other one a name of its own.
+        """),
+    _code(
+        "SL606", "chosen-values", FAULTY, "Parameters that were not given have these values.",
+        """
+        One run, picture or table needs a value for each parameter. One that is not given has its default; without a
+        default it has its value in the first case of the `verify` line that fits:
+
+            schedule chain(ranks, root):
+                verify ranks in 2..9, root in [0, ranks - 1]        # root = 0
+
+        Counts that are not given are made up, uneven and with zeros.
+        """,
+        """
+        Nothing is wrong. `-p NAME=VALUE` gives another value, `-p NAME=@FILE` counts.
         """),
 )
 

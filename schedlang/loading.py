@@ -65,9 +65,9 @@ def _unasked(choice: Choice) -> list[Diagnostic]:
     found = []
     if choice.listed:
         values = ", ".join(f"{key} = {shown(value)}" for key, value in choice.listed.items())
-        found.append(note("SL206", f"not given, so taken from the `verify` line: {values}",
+        found.append(note("SL606", f"not given, so taken from the `verify` line: {values}",
                           help="-p NAME=VALUE gives others"))
-    return found + [note("SL206", f"`{key}` was not given: an uneven one with zeros is made up",
+    return found + [note("SL606", f"`{key}` was not given: an uneven one with zeros is made up",
                          help=f"-p {key}=@FILE gives it") for key in choice.made_up]
 
 
