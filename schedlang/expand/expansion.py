@@ -141,8 +141,12 @@ class Expansions:
         try:
             table = self.table(schedule, module, given)
             if s.reversed:
+                from schedlang.ir.legal import check
                 from schedlang.ir.reverse import reverse
 
+                faults = [d for d in check(table) if d.severity == Severity.ERROR]
+                if faults:
+                    raise Failed(faults)
                 table = by_number(reverse(table))
         except Failed as why:
             raise self._outside(why.findings, schedule, given, s, frame) from None

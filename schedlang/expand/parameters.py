@@ -10,14 +10,27 @@ import numpy as np
 from schedlang.diagnostics import SchedError, error
 from schedlang.expand.declare import LARGEST, Declarations, RecursionInDeclarations, Root
 from schedlang.expand.evaluate import Evaluator
-from schedlang.expand.frame import Fail, Frame, fail
+from schedlang.expand.frame import Fail, Frame, fail, shown_at
 from schedlang.expand.program import Module, did_you_mean
-from schedlang.expand.values import POISON, KindMismatch, Value, at, from_plain, kind
-from schedlang.ir.words import shown
+from schedlang.expand.values import (
+    POISON,
+    Interval,
+    Items,
+    KindMismatch,
+    Value,
+    as_items,
+    at,
+    from_plain,
+    kind,
+    longest,
+)
 from schedlang.ops import COLLECTIVES
+from schedlang.source import Span
 from schedlang.syntax import tree as t
 
 MAX_CASES = 100_000
+LONGEST_LIST = 1 << 20
+"""How many elements a list may have that a parameter is bound to."""
 DEFAULT_RANKS = range(2, 9)
 """What `verify` tries where neither the file nor the caller says anything."""
 
@@ -44,18 +57,29 @@ def bound(schedule: t.Schedule, module: Module, evaluate: Evaluator, given: Mapp
             article = "an" if kind(default) == "integer" else "a"
             raise fail(
                 "SL206",
-                f"parameter `{p.name}` is {article} {kind(default)}, and it is given {shown(at(value, 0))}",
+                f"parameter `{p.name}` is {article} {kind(default)}, and it is given {shown_at(value, 0)}",
                 p.span,
                 frame,
             )
         if p.name in ("ranks", "chunks"):
             if isinstance(value, bool) or not isinstance(value, int):
-                raise fail("SL206", f"`{p.name}` must be an integer, not {shown(at(value, 0))}", p.span, frame)
+                raise fail("SL206", f"`{p.name}` must be an integer, not {shown_at(value, 0)}", p.span, frame)
             if not 1 <= value <= LARGEST:
                 raise fail("SL206", f"`{p.name}` is {value}; it must be at least 1" + (
                     f" and at most {LARGEST:,}" if value > 1 else ""), p.span, frame)
-        names[p.name] = value
+        names[p.name] = listed(value, p.span, frame)
     return names
+
+
+def listed(value: Value, span: Span, frame: Frame) -> Value:
+    """A value as it may be given to a parameter: a list is written out, and bounded. Raises Fail SL208."""
+    if isinstance(value, (Interval, Items)):
+        if longest(value) > LONGEST_LIST:
+            raise fail(
+                "SL208", f"a list of {longest(value):,} elements is too long for a parameter", span, frame, final=True
+            )
+        return as_items(value, frame.n)
+    return value
 
 
 def _parameters_text(known: list[str]) -> str:

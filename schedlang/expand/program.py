@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -22,6 +21,8 @@ LIBRARY = Path(__file__).parent.parent / "library"
 
 def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str | None:
     """A hint for a name that is not among those known; None where nothing is near."""
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, 1)
     return f"did you mean `{near[0]}`?" if near else None
 

@@ -11,6 +11,7 @@ import numpy as np
 from schedlang.expand.declare import LARGEST
 from schedlang.expand.execute import CHAN, MAIN, STREAM, Statements, Where, cell, nested
 from schedlang.expand.frame import Frame, fail, shown_all
+from schedlang.expand.parameters import listed
 from schedlang.expand.program import did_you_mean
 from schedlang.expand.rows import Block, Even, Part, Starts, positions
 from schedlang.expand.values import (
@@ -156,7 +157,7 @@ def _arguments(run: Statements, s: t.Use, frame: Frame) -> dict[str, Value]:
             raise fail("SL206", f"parameter `{name}` is given twice", a.span, frame)
         reads = frame.reads if isinstance(a.value, t.Name) else None
         before = set(reads) if reads is not None else set()
-        given[name] = run.evaluate(a.value, frame, run.module)
+        given[name] = listed(run.evaluate(a.value, frame, run.module), a.span, frame)
         if reads is not None and isinstance(a.value, t.Name) and a.value.id not in before:
             reads.discard(a.value.id)
     return given

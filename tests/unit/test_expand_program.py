@@ -314,7 +314,8 @@ def test_declarations_in_any_order():
 def test_whether_the_counts_are_read(body, read):
     text = (
         f"schedule s(ranks, counts):\n    collective alltoallv(counts)\n    {body}\n"
-        "schedule inner(ranks, counts):\n    collective alltoallv(counts)\n    send input[0] from 0 to 1 into output[1]\n"
+        "schedule inner(ranks, counts):\n    collective alltoallv(counts)\n"
+        "    send input[0] from 0 to 1 into output[1]\n"
         "schedule nosy(ranks, counts):\n    collective alltoallv(counts)\n"
         "    send input[0] from 0 to 1 into output[1] if counts[1][0] > 0\n"
     )
@@ -385,6 +386,38 @@ schedule inner(ranks):
     assert [b.name for b in table.buffers] == ["data", "inner#1.tmp", "inner#2.tmp"]
     records = table.op == 5
     assert len(set(zip(table.rank[records].tolist(), table.event[records].tolist()))) == records.sum()
+
+
+def test_a_faulty_schedule_has_no_reverse():
+    text = """schedule s(ranks):
+    collective reduce(sum, 0)
+    use a() reversed
+schedule a(ranks):
+    collective broadcast(0)
+    wait never on 1
+    send data[0] from 0 to 1
+"""
+    found = only_finding(text, ranks=2)
+    assert (found.code, found.location.line, found.notes[-1].location.line) == ("SL306", 6, 3)
+
+
+def test_long_lists_are_never_written_out_for_a_message():
+    text = """fn f(xs, i) = xs + i
+schedule s(ranks):
+    collective allreduce(sum)
+    send data[f(0..10**9, 0)] from 0 to 1
+"""
+    found = only_finding(text, ranks=2)
+    assert found.code == "SL203" and "xs = 0..1000000000" in found.notes[0].message
+    text = """schedule s(ranks):
+    collective allreduce(sum)
+    use a(0..10**9)
+schedule a(xs, ranks):
+    collective allreduce(sum)
+"""
+    found = only_finding(text, ranks=2)
+    assert found.code == "SL208"
+    assert only_finding("schedule s(ranks, xs=0..10**9):\n    collective allreduce(sum)\n", ranks=2).code == "SL208"
 
 
 # ---- depth ---------------------------------------------------------------------------------------------------------
