@@ -1,7 +1,10 @@
-"""Makes the reference pages from the tables of the program; docs/conf.py calls it at every build."""
+"""Makes the reference pages from the tables of the program; docs/conf.py calls it at every build. The end of
+commands.md is made by `pytest tests/unit/test_docs.py --update`."""
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from pathlib import Path
 
 import click
@@ -16,7 +19,7 @@ GENERATED = Path(__file__).parent / "reference" / "generated"
 def generate() -> None:
     """Writes all pages; a page that is already right is left alone, so that nothing is built twice."""
     GENERATED.mkdir(parents=True, exist_ok=True)
-    for name, text in (("collectives.md", collectives()), ("findings.md", findings()), ("commands.md", commands())):
+    for name, text in (("collectives.md", collectives()), ("findings.md", findings())):
         path = GENERATED / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
@@ -60,15 +63,27 @@ def _paragraphs(text: str) -> list[str]:
     return lines
 
 
-def commands() -> str:
+def options() -> str:
+    """What `--help` says of each command. It stands at the end of commands.md, for readers of a clone; a test compares
+    the two."""
     lines: list[str] = []
     parent = click.Context(command_line.group, info_name="schedlang")
     for name in command_line.COMMANDS:
         command = command_line.group.get_command(parent, name)
         assert command is not None
-        context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
-        lines += [f"## schedlang {name}", "", "```none", command.get_help(context), "```", ""]
-    return "\n".join(lines)
+        arguments = [p.metavar or f"[{p.human_readable_name}]" for p in command.params if isinstance(p, click.Argument)]
+        lines += ["", f"### schedlang {' '.join([name, *arguments])}", ""]
+        for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+            lines += [*textwrap.wrap(" ".join(paragraph.split()), 128, break_on_hyphens=False), ""]
+        lines += ["| option | |", "|---|---|"]
+        lines += [_option(p) for p in command.params if isinstance(p, click.Option)]
+    return "\n".join(lines[1:]) + "\n"
+
+
+def _option(option: click.Option) -> str:
+    choices = "\\|".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
+    spelling = f"{', '.join(option.opts)} {option.metavar or choices}".strip()
+    return f"| `{spelling}` | {option.help or ''}{f' Default: {option.default}.' if option.show_default else ''} |"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What the README and the documentation show is what happens."""
 
+import importlib.util
 import re
 import textwrap
 from pathlib import Path
@@ -48,6 +49,32 @@ def test_every_shown_schedule_is_right(block):
         assert table is not None, findings
         verdict = verify(table)
         assert verdict.ok, (values, verdict.diagnostics)
+
+
+def test_the_page_on_the_command_line_lists_all_options(update):
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    page = ROOT / "docs" / "commands.md"
+    before, title, listed = page.read_text(encoding="utf-8").partition("## All options\n\n")
+    if update:
+        page.write_text(before + title + generate.options(), encoding="utf-8")
+    else:
+        assert listed == generate.options(), "if this is meant: pytest tests/unit/test_docs.py --update"
+
+
+PAGES = sorted(p.relative_to(ROOT) for p in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+               if not {"generated", "_build"} & set(p.parts))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text):
+        assert (ROOT / page.parent / target).exists(), target
+    for target in re.findall(r"^```\{(?:literal)?include\} (\S+)$", text, re.M):
+        made = "generated" in target        # by the build; only the pages that the reference is made of have such parts
+        assert page.parts[:2] == ("docs", "reference") if made else (ROOT / page.parent / target).exists(), target
 
 
 def test_the_language_page_names_everything():
