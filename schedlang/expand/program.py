@@ -138,6 +138,9 @@ class Program:
         only one. Raises SchedError SL212.
         """
         names = self.names
+        if not names:
+            raise SchedError(error("SL212", f"there is no schedule in {self.path}",
+                                   help="a file may have functions only, for others to import"))
         if name is not None:
             if name in names:
                 return name
@@ -156,8 +159,7 @@ class Program:
         if len(names) == 1:
             return names[0]
         raise SchedError(error("SL212", f"{self.path} does not say which schedule is meant" + _having(names),
-                               Span(self.source, 0, 0),
-                               help=f"name one of them: {self.path}::{names[0]}" if names else None))
+                               Span(self.source, 0, 0), help=f"name one of them: {self.path}::{names[0]}"))
 
     # ---- loading ---------------------------------------------------------------------------------------------------
 
@@ -249,8 +251,6 @@ def _twice(what: str, span: Span, first: Span) -> Diagnostic:
 
 
 def _having(names: tuple[str, ...]) -> str:
-    if not names:
-        return ": it has none"
     return ": it has " + ", ".join(f"`{n}`" for n in names)
 
 
