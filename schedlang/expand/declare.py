@@ -84,6 +84,7 @@ class Declarations:
     def __post_init__(self) -> None:
         for s in self.schedule.body:
             if isinstance(s, t.Let):
+                self.root.lets += (s.name,)
                 self.root.demand[s.name] = lambda s=s: self.evaluate(s.value, self.root, self.module)  # type: ignore[misc]
             elif isinstance(s, t.RanksStmt):
                 if "ranks" not in self.root.names:
@@ -131,7 +132,10 @@ class Declarations:
                 final=True,
                 help=did_you_mean(statement.name, list(COLLECTIVES)) or "there are " + ", ".join(COLLECTIVES),
             )
+        ended = False
         for position, s in enumerate(self.schedule.body):
+            if ended and not isinstance(s, t.Require):
+                continue  # whether all this was meant for these values is still of interest
             self.findings.position = position
             declares = True
             try:
@@ -158,8 +162,11 @@ class Declarations:
             except Fail as why:
                 self.whole = self.whole and not declares
                 self.findings.add(why)
-                if why.final:
-                    raise Fail(final=True) from None
+                ended = ended or why.final
+                if any(finding.code == "SL207" for finding in why.findings):
+                    break
+        if ended:
+            raise Fail(final=True)
         if self.whole and self.collective is not None:
             try:
                 self.buffers[:0] = collective_buffers(self, self.collective)
@@ -179,15 +186,15 @@ class Declarations:
         else:
             bad = None
         turn = 0 if bad is None else int(np.argmax(bad))
-        values = []
+        values = {}
         for name in sorted(self.evaluate.free_names(s.condition)):
             try:
-                values.append(f"{name} = {shown_at(frame.lookup(name), turn)}")
+                values[name] = f"{name} = {shown_at(frame.lookup(name), turn)}"
             except KeyError:
                 continue
         text = s.text or f"`{s.condition.span.text}` does not hold"
-        held = [Note(f"`{s.condition.span.text}` does not hold with " + ", ".join(values))] if values else []
-        raise fail("SL207", text, s.span, frame, bad, notes=held, final=True)
+        held = [Note(f"`{s.condition.span.text}` does not hold with " + ", ".join(values.values()))] if values else []
+        raise fail("SL207", text, s.span, frame, bad, notes=held, final=True, told=values)
 
     # ---- sizes -----------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,8 @@ class Evaluator:
         value = self(node, frame, module)
         if isinstance(value, (Interval, Items)):
             return value
-        hint = f"write a range, such as `0..{node.span.text}`" if kind(value) == "integer" else None
+        text = node.span.text
+        hint = f"write a list, `[{text}]`, or a range, `0..{text}`" if kind(value) == "integer" else None
         raise kind_mismatch("a list", value, node.span, frame, hint)
 
     def _as_integer(self, value: Value, node: t.Expr, frame: Frame) -> int | Col:

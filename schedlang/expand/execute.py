@@ -98,6 +98,7 @@ class Statements:
         match s:
             case t.Let():
                 frame.names[s.name] = self.evaluate(s.value, frame, self.module)
+                frame.lets += (s.name,)
                 return None
             case t.Require():
                 self.declared.require(s, frame)

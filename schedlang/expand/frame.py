@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.expand.values import Array, Col, Interval, Items, Value, at, element, elements, kind, take, take_one
+from schedlang.expand.values import (
+    Array,
+    Col,
+    Interval,
+    Items,
+    Poison,
+    Value,
+    at,
+    element,
+    elements,
+    kind,
+    take,
+    take_one,
+)
 from schedlang.ir.words import shown
 from schedlang.source import Location, Span
 
@@ -18,11 +32,11 @@ class Frame:
 
     ``index`` is None where both have the same turns; ``each`` is the number of turns made from each outer turn where
     that is the same for all (a loop with as many turns every time). A frame of one turn holds uniform values only.
-    ``loop`` names the loop variable bound here. ``call`` marks the body of a function: it sees nothing of the outer
-    frame.
+    ``loop`` names the loop variable bound here, ``lets`` what `let` binds here. ``call`` marks the body of a function:
+    it sees nothing of the outer frame.
     """
 
-    __slots__ = ("_index", "call", "each", "loop", "n", "names", "outer", "values")
+    __slots__ = ("_index", "call", "each", "lets", "loop", "n", "names", "outer", "values")
 
     def __init__(self, n: int, outer: Frame | None = None, *, index: Array | None = None, each: int | None = None,
                  names: dict[str, Value] | None = None, loop: str | None = None,
@@ -30,6 +44,7 @@ class Frame:
         self.n, self.outer, self._index, self.each = n, outer, index, each
         self.names: dict[str, Value] = names if names is not None else {}
         self.loop, self.values, self.call = loop, values, call
+        self.lets: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -130,6 +145,19 @@ class Frame:
             frame = frame.outer
         return dict(reversed(found))
 
+    def let_values(self, names: Sequence[str], turn: int) -> dict[str, str]:
+        """Of some names, in their order, those that `let` binds: their values in one turn as one writes them."""
+        found: dict[str, str] = {}
+        frame: Frame | None = self
+        while frame is not None:
+            for name in frame.lets:
+                value = frame.names.get(name)
+                if name in names and value is not None and not isinstance(value, Poison):
+                    found.setdefault(name, shown_at(value, turn))
+            turn = frame.outer_turn(turn) if frame.outer is not None else turn
+            frame = frame.outer if frame.call is None else None
+        return {name: found[name] for name in names if name in found}
+
     def notes(self, turn: int) -> tuple[Note, ...]:
         """Where a finding in one turn stands: the loop values, and the calls that led there, innermost first."""
         notes: list[Note] = []
@@ -172,7 +200,9 @@ class Findings:
         return bool(self._found)
 
     def ordered(self) -> list[Diagnostic]:
-        return [finding for _, finding in sorted(self._found, key=lambda one: one[0])]
+        """The findings; only those of requirements where one does not hold: the rest was not meant for these values."""
+        found = [finding for _, finding in sorted(self._found, key=lambda one: one[0])]
+        return [finding for finding in found if finding.code == "SL207"] or found
 
 
 def fail(
@@ -185,10 +215,12 @@ def fail(
     notes: Sequence[Note] = (),
     help: str | None = None,
     final: bool = False,
+    told: Collection[str] = (),
 ) -> Fail:
     """The failure of an expression or statement over a frame.
 
-    ``bad``: in which turns it fails (None: in all). ``message`` may be a function of the first such turn.
+    ``bad``: in which turns it fails (None: in all). ``message`` may be a function of the first such turn. A note gives
+    the values of the loop variables and of what `let` binds and the text at ``at_`` reads, but for those ``told``.
     """
     turn, count = (0, 1 if final else frame.n) if bad is None else (int(np.argmax(bad)), int(np.count_nonzero(bad)))
     text = message if isinstance(message, str) else message(turn)
@@ -197,8 +229,11 @@ def fail(
     if len(calls) > MAX_CALLS_SHOWN:
         calls[MAX_CALLS_SHOWN - 1 : -1] = [Note(f"... {len(calls) - MAX_CALLS_SHOWN} more calls between")]
     said = [*notes, *calls]
-    if values:
-        said.append(Note("where " + ", ".join(f"{k} = {shown(v)}" for k, v in values.items())))
+    read = re.findall(r"[A-Za-z_]\w*", at_.text) if isinstance(at_, Span) else []
+    where = {**frame.let_values(read, turn), **{name: shown(value) for name, value in values.items()}}
+    where = {name: where[name] for name in (*values, *where) if name not in told}
+    if where:
+        said.append(Note("where " + ", ".join(f"{name} = {value}" for name, value in where.items())))
     return Fail(
         error(
             code,

@@ -422,7 +422,7 @@ def _events(table: OpTable) -> list[Diagnostic]:
         return table.rank[rows].astype(np.int64) * max(len(table.events), 1) + table.event[rows]
 
     def names(row: int) -> str:
-        return f"{event_text(table, int(table.event[row]))} on rank {table.rank[row]}"
+        return f"{event_text(table, row)} on rank {table.rank[row]}"
 
     order = np.argsort(key(records), kind="stable")
     keys = key(records[order])
@@ -444,10 +444,13 @@ def _recorded_hint(table: OpTable, wait: int) -> str:
     """What the author of a wait for something never recorded may have meant."""
     rank, event = int(table.rank[wait]), int(table.event[wait])
     records = table.op == Op.RECORD
-    others = table.rank[records & (table.event == event)]
-    if len(others):
-        return f"{event_text(table, event)} is recorded on rank {others[0]}; events order the streams of one rank."
-    recorded = [event_text(table, e) for e in np.unique(table.event[records & (table.rank == rank)])[:8].tolist()]
+    elsewhere = np.flatnonzero(records & (table.event == event))
+    if len(elsewhere):
+        there = int(table.rank[elsewhere[0]])
+        return f"{event_text(table, wait)} is recorded on rank {there}; events order the streams of one rank."
+    rows = np.flatnonzero(records & (table.rank == rank))
+    first = rows[np.unique(table.event[rows], return_index=True)[1]]
+    recorded = [event_text(table, row) for row in first[:8].tolist()]
     there = f"records {', '.join(recorded)}" if recorded else "records nothing"
     return f"Record it in another stream of rank {rank} (which {there}), or leave the wait out with a trailing `if`."
 

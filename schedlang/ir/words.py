@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import Op
-from schedlang.source import Location
+from schedlang.source import Location, Span
 
 
 def shown(value: Any) -> str:
@@ -28,18 +29,25 @@ def chunks_text(table: OpTable, buffer: int, chunk: int, count: int = 1) -> str:
     return f"{table.buffers[buffer].name}[{span}]"
 
 
-def event_text(table: OpTable, event: int) -> str:
-    """``staged[3]``, ``staged[3, 0]``; without brackets where the only index is 0."""
-    indices = table.event_indices[event]
-    inside = "" if indices in ((), (0,)) else f"[{', '.join(map(str, indices))}]"
-    return table.events[event] + inside
+def event_text(table: OpTable, row: int) -> str:
+    """The event of a row: ``staged[3]``, ``staged[3, 0]``. The one with index 0 goes by its bare name unless the source
+    writes the index."""
+    event = int(table.event[row])
+    name, indices = table.events[event], table.event_indices[event]
+    if indices == (0,):
+        at = table.origin(row)[0]
+        indices = indices if isinstance(at, Span) and _INDEXED.match(at.text) else ()
+    return name + (f"[{', '.join(map(str, indices))}]" if indices else "")
+
+
+_INDEXED = re.compile(r"(record|wait)\s+\w+\s*\[")
 
 
 def row_text(table: OpTable, row: int) -> str:
     """What a row does, for example ``send data[3] from rank 0 to rank 1``."""
     op, rank, peer = Op(int(table.op[row])), int(table.rank[row]), int(table.peer[row])
     if op in (Op.RECORD, Op.WAIT):
-        return f"{op.name.lower()} {event_text(table, int(table.event[row]))} on rank {rank}"
+        return f"{op.name.lower()} {event_text(table, row)} on rank {rank}"
     what = chunks_text(table, int(table.buffer[row]), int(table.chunk[row]), int(table.count[row]))
     if op is Op.SEND:
         return f"send {what} from rank {rank} to rank {peer}"

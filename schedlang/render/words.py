@@ -11,7 +11,7 @@ def operation(table: OpTable, row: int) -> str:
     """What a row does, as its own rank sees it: ``send data[3] to 1``, ``wait lifted[2]``."""
     op = int(table.op[row])
     if op in (Op.RECORD, Op.WAIT):
-        return f"{Op(op).name.lower()} {event_text(table, int(table.event[row]))}"
+        return f"{Op(op).name.lower()} {event_text(table, row)}"
     if op in (Op.COPY, Op.REDUCE):
         return f"{Op(op).name.lower()} {source(table, row)} into {target(table, row)}"
     chan = f" on channel {table.streams[int(table.chan[row])]}" if table.chan[row] != table.stream[row] else ""

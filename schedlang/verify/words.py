@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedlang.ir.origin import origin_text
 from schedlang.ir.table import NONE, OpTable
+from schedlang.ir.words import event_text
 from schedlang.ops import Op
 from schedlang.source import Location
 
@@ -13,12 +14,6 @@ def place(table: OpTable, buffer: int, chunk: int, count: int = 1) -> str:
     if buffer == NONE:
         return "nothing"
     return f"{table.buffers[buffer].name}[{chunk}{f':{chunk + count}' if count != 1 else ''}]"
-
-
-def event(table: OpTable, number: int) -> str:
-    """``staged[3]``; an event with the one index 0 goes by its bare name."""
-    indices = table.event_indices[number]
-    return table.events[number] + (f"[{', '.join(map(str, indices))}]" if indices not in ((), (0,)) else "")
 
 
 def operation(table: OpTable, row: int) -> str:
@@ -37,7 +32,7 @@ def operation(table: OpTable, row: int) -> str:
             into = "" if where in ("nothing", source) else f" into {where}"
             return f"reduce {source} from rank {peer}{into}"
         return f"{op.name.lower()} {source} into {where}"
-    return f"{op.name.lower()} {event(table, int(table.event[row]))}"
+    return f"{op.name.lower()} {event_text(table, row)}"
 
 
 def standing(table: OpTable, row: int) -> str:

@@ -95,6 +95,7 @@ BODY = [
     # declarations
     ("SL205", "«collective broadcast(0)»", "second"),
     ("SL205", "«chunks 4»", "second"),
+    ("SL203", "for i in «3»:\n    send data[0] from 0 to 1", "`[3]`, or a range, `0..3`"),
     ("SL205", "buffer x[«-1»]", "-1"),
     ("SL206", "verify «channels in 1..3»", "channels"),
     ("SL207", 'for r in 0..ranks:\n    «require r < 2, "too many"»', "too many"),
@@ -318,6 +319,34 @@ def test_independent_errors_are_all_found():
 def test_a_failed_requirement_ends_it():
     found = findings("require ranks > 4\nsend data[9] from 0 to 1")
     assert [d.code for d in found] == ["SL207"]
+
+
+@pytest.mark.parametrize(("body", "where"), [
+    ("let d = 2\nfor r in 0..ranks:\n    let p = r + d\n    let q = 5\n    send data[0] from r to p", "r = 2, p = 4"),
+    ("for j in 0..2:\n    let d = 2 << j\n    for r in 0..ranks:\n        send data[r + d] from 0 to 1",
+     "j = 0, r = 2, d = 2"),
+    ("let d = ranks\nsend data[d] from 0 to 1", "d = 4"),
+    ("let xs = [3, 4, 5]\nfor x in [x for x in xs if x > 3]:\n    send data[xs[x - 3]] from 0 to 1",
+     "x = 4, xs = [3, 4, 5]"),
+])
+def test_the_values_that_a_faulty_place_reads_are_told(body, where):
+    found, = findings(body)
+    assert [n.message for n in found.notes] == [f"where {where}"]
+
+
+@pytest.mark.parametrize(("before", "require"), [
+    *((before, "require k > 2") for before in ("send data[9] from 0 to 1", "buffer big[-1]", "let x = down(0)",
+                                               "let x = 1 // (k - 2)", "use wrong(j=3)")),
+    ("send data[9] from 0 to 1", "for i in 0..3:\n    require k > i")])
+def test_a_requirement_that_does_not_hold_is_all_that_is_said(before, require):
+    assert [d.code for d in findings(f"{before}\n{require}")] == ["SL207"]
+    code, = {d.code for d in findings(before)}
+    assert [d.code for d in findings(f"{before}\nrequire k > 1")] == [code] and code != "SL207"
+
+
+def test_a_root_that_a_requirement_excludes_is_no_fault():
+    text = "schedule s(ranks, root=0):\n    collective gather(root)\n    require root < ranks\n"
+    assert [d.code for d in expand(load_text(text), "s", ranks=3, params={"root": 3})[1]] == ["SL207"]
 
 
 def test_counts_of_equal_findings():

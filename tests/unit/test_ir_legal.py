@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schedlang.expand import expand, load_text
 from schedlang.ir import legal
 from schedlang.ir.buffers import Locations, initialised, results, standard_buffers
 from schedlang.ir.build import table_from_rows
@@ -151,6 +152,14 @@ def test_never_recorded_hints():
     assert other.message == "nothing records sent on rank 1"
     (d,) = legal.check(allreduce([rows[0], rows[2]], 2))
     assert "sent is recorded on rank 0" in d.help
+
+
+@pytest.mark.parametrize("written", ["got", "got[0]", "got[i]", "got[0, i]"])
+def test_events_are_named_as_they_are_written(written):
+    text = f"schedule s(ranks):\n    collective allreduce(sum)\n    for i in 0..1: wait {written} on 1\n"
+    table, _ = expand(load_text(text), "s", ranks=2)
+    (d,) = legal.check(table)
+    assert d.message == f"nothing records {written.replace('i', '0')} on rank 1"
 
 
 def test_findings_of_one_statement_are_one():
