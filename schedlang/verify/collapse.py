@@ -22,8 +22,9 @@ def statements(table: OpTable) -> Array:
     return np.array(numbers, np.int64)
 
 
-def by_statement(table: OpTable, rows: Array, *others: Array) -> list[tuple[int, int]]:
-    """Groups of equal findings: (index of the first, how many), in order of the first.
+def by_statement(table: OpTable, rows: Array, *others: Array, times: Array | None = None) -> list[tuple[int, int]]:
+    """Groups of equal findings: (index of the first, how many), in order of the first. ``times``: how many each of the
+    rows stands for.
 
     Two findings are equal when their rows come from the same statement, and likewise the rows of each of ``others``
     (arrays of the length of ``rows``; NONE: no row).
@@ -36,8 +37,15 @@ def by_statement(table: OpTable, rows: Array, *others: Array) -> list[tuple[int,
         part = np.zeros(len(column), np.int64)
         part[column != NONE] = of_site[table.site[column[column != NONE]]] + 1
         _, key = np.unique(key * (len(of_site) + 1) + part, return_inverse=True)
-    _, first, count = np.unique(key, return_index=True, return_counts=True)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    count = np.bincount(which, times)
     return sorted((int(f), int(c)) for f, c in zip(first, count, strict=True))
+
+
+def shown(groups: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """The first ``limit`` groups; the last of them counts what is left out."""
+    left = sum(count for _, count in groups[limit:])
+    return groups if not left else [*groups[:limit - 1], (groups[limit - 1][0], groups[limit - 1][1] + left)]
 
 
 def note(table: OpTable, row: int, before: str) -> Note:

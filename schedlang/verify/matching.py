@@ -12,12 +12,13 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
-from schedlang.verify import words
+from schedlang.verify import collapse, words
 from schedlang.verify.lanes import Lanes
 from schedlang.verify.sends import DEFAULT, Sends
 
 SHOWN = 16
-"""How many unmatched or ill-matched operations are described one by one; the last one counts those left out."""
+"""How many statements with unmatched or ill-matched operations are described one by one; the last one counts those left
+out."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def _shared(lanes: Lanes, ends: Connections) -> bool:
 
 
 def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Diagnostic]:
-    """SL303 for every pair whose ends differ in size."""
+    """SL303 for every two statements that make pairs whose ends differ in size."""
     alternate = ends is None and len(table) % 2 == 0 and bool((table.op[::2] == Op.SEND).all())
     sends = slice(0, None, 2) if alternate else np.flatnonzero((table.op == Op.SEND) & (partner != NONE))
     receives = partner[sends]
@@ -240,9 +241,9 @@ def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Dia
     receives = receives[differ]
     rows = partner[receives]
     findings = []
-    for k, (s, r) in enumerate(zip(rows[:SHOWN].tolist(), receives[:SHOWN].tolist(), strict=True)):
+    for index, times in collapse.shown(collapse.by_statement(table, rows, receives), SHOWN):
+        s, r = int(rows[index]), int(receives[index])
         sent, taken = int(table.count[s]), int(table.count[r])
-        more = len(rows) - SHOWN + 1 if k == SHOWN - 1 else 1
         words_of_send, (receive_location, words_of_receive) = words.origin(table, s)[1], words.origin(table, r)
         findings.append(at_row(error(
             "SL303",
@@ -252,7 +253,7 @@ def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Dia
             notes=[Note(f"the receive: {words.sentence(table, r)}", receive_location), *_crossed(table, partner, s, r)],
             help="send and receive must name equally many chunks; messages from one rank to another on one stream pair "
                  "in the order in which they are posted, within a step in the order in which they are written",
-            count=more, send=s, receive=r, sent=sent, received=taken), table, s, r))
+            count=times, send=s, receive=r, sent=sent, received=taken), table, s, r))
     return findings
 
 
@@ -271,15 +272,15 @@ def _crossed(table: OpTable, partner: Array, s: int, r: int) -> Iterator[Note]:
 
 
 def _alone(table: OpTable, partner: Array, ends: Connections) -> Iterator[Diagnostic]:
-    """SL301 and SL302."""
+    """SL301 and SL302, one for every statement that makes such rows."""
     for rows, others, code in ((ends.sends, ends.receives, "SL301"), (ends.receives, ends.sends, "SL302")):
         left = np.sort(rows[partner[rows] == NONE])
         others = np.sort(others[partner[others] == NONE])
-        for k, row in enumerate(left[:SHOWN].tolist()):
-            yield _lonely(table, ends, row, others, code, len(left) - SHOWN + 1 if k == SHOWN - 1 else 1)
+        for index, times in collapse.shown(collapse.by_statement(table, left), SHOWN):
+            yield _lonely(table, ends, int(left[index]), others, code, times)
 
 
-def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: str, more: int) -> Diagnostic:
+def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: str, times: int) -> Diagnostic:
     sending = code == "SL301"
     rank, peer = int(table.rank[row]), int(table.peer[row])
     source, destination = (rank, peer) if sending else (peer, rank)
@@ -296,7 +297,7 @@ def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: st
         help = f"let rank {peer} {verbs[0]} it, or drop the {verbs[1]}"
     found = error(code, f"{what} this {'send' if sending else 'receive'} of rank {rank}, step {int(table.step[row])}: "
                         f"{words.operation(table, row)}{where}; {tally}",
-                  notes=note, help=help, count=more, row=row, rank=rank, peer=peer, sent=sent, received=taken)
+                  notes=note, help=help, count=times, row=row, rank=rank, peer=peer, sent=sent, received=taken)
     return at_row(found, table, row)
 
 

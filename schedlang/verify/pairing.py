@@ -8,7 +8,7 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
-from schedlang.verify import words
+from schedlang.verify import collapse, words
 from schedlang.verify.lanes import Lanes, records
 from schedlang.verify.matching import Connections, Matching, connection_keys, pair
 from schedlang.verify.order import Order, order
@@ -16,7 +16,7 @@ from schedlang.verify.reach import Reach
 from schedlang.verify.sends import Sends, depth_words
 
 SHOWN = 16
-"""How many connections are described one by one."""
+"""How many ends of connections, of different statements, are described one by one."""
 
 
 def settle(table: OpTable, lanes: Lanes, guess: Connections, sends: Sends) -> tuple[Connections, list[Diagnostic]]:
@@ -51,13 +51,18 @@ def _unsettled(table: OpTable, lanes: Lanes, ends: Connections, sends: Sends) ->
 
 
 def _findings(table: OpTable, first: Array, second: Array, sends: Sends) -> list[Diagnostic]:
-    """SL304, one for each end of a connection."""
+    """SL304 for the first pair of each end of a connection, one for all ends at which the same two statements send (or
+    receive)."""
     keys = connection_keys(table, first) * 2 + (table.op[first] == Op.SEND)
     _, at, counts = np.unique(keys, return_index=True, return_counts=True)
-    by = np.argsort(at)[:SHOWN]
-    left = len(at) - len(by)
+    by = np.argsort(at)
+    at, counts = at[by], counts[by]
+    groups = []
+    for ends in (np.flatnonzero((table.op[first[at]] == Op.SEND) == sending) for sending in (True, False)):
+        alike = collapse.by_statement(table, first[at[ends]], second[at[ends]], times=counts[ends])
+        groups += [(int(at[ends[index]]), count) for index, count in alike]
     findings = []
-    for k, (index, count) in enumerate(zip(at[by].tolist(), counts[by].tolist(), strict=True)):
+    for index, count in collapse.shown(groups, SHOWN):
         a, b = int(first[index]), int(second[index])
         this = "sends" if table.op[a] == Op.SEND else "receives"
         rank, peer = int(table.rank[a]), int(table.peer[a])
@@ -72,7 +77,7 @@ def _findings(table: OpTable, first: Array, second: Array, sends: Sends) -> list
             notes=[Note(words.sentence(table, row), words.origin(table, row)[0]) for row in (a, b)],
             help=f"record an event on stream {streams[0]} after the one and wait for it on stream {streams[1]} before "
                  "the other, or give each stream a connection of its own by another `chan`",
-            count=count + (left if k == len(by) - 1 else 0), first=a, second=b, rank=rank, peer=peer),
+            count=count, first=a, second=b, rank=rank, peer=peer),
             table, b, a))
     return findings
 

@@ -5,7 +5,8 @@ import pytest
 
 from schedlang.diagnostics import SchedError
 from schedlang.ir.build import table_from_rows
-from schedlang.ir.table import NONE, Buffer, Collective
+from schedlang.ir.table import NONE, Buffer, Collective, Site
+from schedlang.ops import Op
 from schedlang.source import Place
 from schedlang.verify import barrier, deadlock, races, rounds, why
 from schedlang.verify.matching import match
@@ -136,6 +137,26 @@ def test_many_findings_end_in_a_count():
     assert len(found) == 16 and sum(d.count for d in found) == 40
 
 
+def from_one_statement(t, *kinds):
+    """The table as if all its rows of a kind came from one statement."""
+    lines = tuple(Site(Place("x.sched", k + 1)) for k in range(len(kinds)))
+    site = np.array([kinds.index(Op(int(op)).name.lower()) for op in t.op], np.int32)
+    return t.with_columns(sites=lines, site=site, turn=np.zeros(len(t), np.int32))
+
+
+def test_equal_findings_of_a_statement_are_one_with_a_count():
+    """One line forgotten in a loop over 8 ranks; and its receives that take too much."""
+    sends = [Lane(r)("send", peer=(r + 1) % 8) for r in range(8)]
+    finding = only(from_one_statement(table(8, *sends), "send"))
+    assert (finding.code, finding.count, finding.location.line) == ("SL301", 8, 1)
+    assert "this send of rank 0, step 0" in finding.message
+    receives = [Lane(r)("recv", peer=(r - 1) % 8, count=2) for r in range(8)]
+    assert [(d.code, d.count) for d in everything(from_one_statement(table(8, *receives), "recv"))] == [("SL302", 8)]
+    both = [lane("recv", peer=(r - 1) % 8, count=2, together=True) for r, lane in enumerate(sends)]
+    found = everything(from_one_statement(table(8, *both), "send", "recv"))
+    assert [(d.code, d.count) for d in found] == [("SL303", 8)]
+
+
 def test_json_row_order_does_not_matter_across_steps():
     a, b = Lane(0)("send", peer=1)("send", peer=1, chunk=1), Lane(1)("recv", peer=0)("recv", peer=0, chunk=1)
     found = match(allreduce([*a.rows[::-1], *b.rows], 2, 4))
@@ -152,6 +173,15 @@ def shared(*events):
         a, b = a("record", event="sent"), b("wait", event="sent")
     b("send", peer=1, chunk=1)
     return table(2, a, b, Lane(1, "a", chan="wire")("recv", peer=0)("recv", peer=0, chunk=1))
+
+
+def test_shared_connections_of_one_statement_are_one_finding():
+    lanes = []
+    for r in range(4):
+        for stream in "ab":
+            lanes.append(Lane(r, stream, chan="wire")("send", peer=(r + 1) % 4)("recv", peer=(r - 1) % 4))
+    found = match(from_one_statement(table(4, *lanes), "send", "recv")).diagnostics
+    assert [(d.code, d.message.split()[0], d.count) for d in found] == [("SL304", "sends", 4), ("SL304", "receives", 4)]
 
 
 def test_shared_connection():
