@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def split_name(target: str) -> tuple[str, str | None]:
-    """``FILE::NAME`` as file and schedule. Raises SchedError (SL806) where the name is empty."""
+    """``FILE::NAME`` as file and schedule. Raises SchedError (SL806) where either is empty."""
     file, separator, name = target.partition("::")
+    if not file:
+        raise SchedError(error("SL806", f"{target or 'PATH'}: the path is empty", help="name a file"))
     if separator and not name:
         raise SchedError(error("SL806", f"{target}: a schedule's name is missing after ::"))
     return file, name or None
@@ -40,7 +42,9 @@ def load_table(target: str, *, ranks: int | None = None, params: Mapping[str, An
     """
     file, name = split_name(target)
     if is_table(file):
-        return read_table(file, name, ranks=ranks, params=params, op=op), []
+        read = read_table(file, name, ranks=ranks, params=params, op=op)
+        _require_bounds(read)
+        return read, []
     from schedlang.expand import choose, load_program
 
     program = load_program(file)
@@ -69,6 +73,16 @@ def _unasked(choice: Choice) -> list[Diagnostic]:
                           help="-p NAME=VALUE gives others"))
     return found + [note("SL606", f"`{key}` was not given: an uneven one with zeros is made up",
                          help=f"-p {key}=@FILE gives it") for key in choice.made_up]
+
+
+def _require_bounds(table: OpTable) -> None:
+    """Expansion makes only rows within the world and its buffers; of a table from a file that is to be seen. Raises
+    SchedError (SL208, SL221, SL222, SL224)."""
+    from schedlang.ir import legal
+
+    outside = [d for d in legal.faults(table) if d.code not in ("SL306", "SL307")]
+    if outside:
+        raise SchedError(outside)
 
 
 def expand_case(program: Program, name: str, case: Mapping[str, Any], *, op: str | None = None,

@@ -91,16 +91,16 @@ def single(values: dict[str, list[Value]]) -> dict[str, Value]:
 def _values(text: str, label: str) -> list[Value]:
     if text.startswith("@"):
         return [_matrix(Path(text[1:]), label)]
-    if match := re.fullmatch(r"(-?\d+)\s*\.\.\s*(-?\d+)", text):
+    if match := re.fullmatch(r"(-?[0-9]{1,18})\s*\.\.\s*(-?[0-9]{1,18})", text):
         return list(_bounded(range(int(match[1]), int(match[2])), label, text))
-    if re.fullmatch(r"\w+(\s*,\s*\w+)+", text):
+    if re.fullmatch(r"-?\w+(\s*,\s*-?\w+)+", text):
         return [_value(part.strip(), label) for part in text.split(",")]
     return [_value(text, label)]
 
 
 def _value(text: str, label: str) -> Value:
     """One value. Texts of the commonest kinds need no parser."""
-    if re.fullmatch(r"-?\d{1,18}", text):
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     if text in ("true", "false"):
         return text == "true"
@@ -124,10 +124,16 @@ def _matrix(path: Path, label: str) -> Value:
         why = failure.strerror if isinstance(failure, OSError) else "not UTF-8 text"
         raise bad_option(f"{label}: cannot read {path}: {why}") from None
     try:
-        rows = (json.loads(text) if path.suffix.lower() == ".json" else
-                [[int(cell) for cell in line.split(",")] for line in text.splitlines() if line.strip()])
-    except (ValueError, RecursionError) as failure:
-        raise bad_option(f"{label}: {path} does not hold counts: {failure}") from None
+        rows = json.loads(text) if path.suffix.lower() == ".json" else _cells(text)
+    except json.JSONDecodeError as failure:
+        raise bad_option(f"{label}: {path} does not hold counts: line {failure.lineno}, column {failure.colno} is not "
+                         f"JSON ({failure.msg})", help=_COUNTS) from None
+    except _NoCount as failure:
+        raise bad_option(f"{label}: {path} does not hold counts: {failure}", help=_COUNTS) from None
+    except ValueError:                                  # more digits than Python reads
+        raise bad_option(f"{label}: {path} does not hold counts: a number has too many digits", help=_COUNTS) from None
+    except RecursionError:
+        raise bad_option(f"{label}: {path} does not hold counts: its lists nest too deep", help=_COUNTS) from None
     if path.suffix.lower() != ".json" and len(rows) == 1:
         rows = rows[0]
 
@@ -136,18 +142,40 @@ def _matrix(path: Path, label: str) -> Value:
 
     square = isinstance(rows, list) and bool(rows) and all(whole(row) and len(row) == len(rows[0]) for row in rows)
     if not whole(rows) and not square:
-        raise bad_option(f"{label}: {path} does not hold counts",
-                         help="counts are integers from 0 on: a list of them, or a list of equally long rows")
+        raise bad_option(f"{label}: {path} does not hold counts", help=_COUNTS)
     return np.array(rows, np.int64)
+
+
+_COUNTS = "counts are integers from 0 on: a list of them, or a list of equally long rows; a .csv has commas"
+
+
+class _NoCount(Exception):
+    """Where a .csv file holds something else than a count, and what."""
+
+
+def _cells(text: str) -> list[list[int]]:
+    """The integers of a .csv file. Raises _NoCount."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = [cell.strip() for cell in line.split(",")] if line.strip() else []
+        for cell in cells:
+            if not re.fullmatch(r"[+-]?[0-9]{1,19}", cell):
+                shown = cell if len(cell) <= 20 else f"{cell[:20]}..."
+                raise _NoCount(f"line {number} has {shown!r} where an integer belongs")
+        if cells:
+            rows.append([int(cell) for cell in cells])
+    return rows
 
 
 def rank_counts(text: str | None) -> list[int] | None:
     """``--ranks``: ``8``, a half-open range ``2..64``, or ``2,4,8``. Raises SchedError (SL806)."""
     if text is None:
         return None
-    if match := re.fullmatch(r"\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*", text):
+    if re.search(r"[0-9]{10}", text):
+        raise bad_option(f"--ranks {text}: that many ranks cannot be followed", help="take a smaller world")
+    if match := re.fullmatch(r"\s*([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})\s*", text):
         counts = list(_bounded(range(int(match[1]), int(match[2])), "--ranks", text))
-    elif re.fullmatch(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*", text):
+    elif re.fullmatch(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*", text):
         counts = [int(part) for part in text.split(",")]
     else:
         raise bad_option(f"--ranks {text}: expected a number, a range or a list",
@@ -177,9 +205,9 @@ def a_range(text: str | None, label: str) -> range | None:
     """``A..B`` (half-open, either end may be missing) or one number; None for none. Raises SchedError (SL806)."""
     if text is None:
         return None
-    if match := re.fullmatch(r"(\d{0,9})\.\.(\d{0,9})", text):
+    if match := re.fullmatch(r"([0-9]{0,9})\.\.([0-9]{0,9})", text):
         return range(int(match[1] or 0), int(match[2] or 1_000_000_000))
-    if re.fullmatch(r"\d{1,9}", text):
+    if re.fullmatch(r"[0-9]{1,9}", text):
         return range(int(text), int(text) + 1)
     raise bad_option(f"{label} {text}: expected a number or a range", help=f"for example {label} 3 or {label} 0..4")
 

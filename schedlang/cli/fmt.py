@@ -60,6 +60,8 @@ def _files(paths: Sequence[str]) -> list[str]:
     """The files that are named, each once, those of a folder in the order of their names."""
     files: dict[str, None] = {}
     for path in paths:
+        if not path:
+            raise bad_option("PATH: the path is empty", help="name a file or a folder")
         if path == STDIN or not os.path.isdir(path):
             files[path] = None
             continue

@@ -33,14 +33,17 @@ class RowName:
     @classmethod
     def parse(cls, text: str) -> RowName:
         """Raises SchedError (SL806) for text of another form."""
-        if match := re.fullmatch(r"id=(\d{1,9})", text):
+        if match := re.fullmatch(r"id=([0-9]{1,9})", text):
             return cls(text, row=int(match[1]))
-        match = re.fullmatch(r"(?:([^@]*?[^@\d:][^@]*?):)?(\d{1,9})(?::(\d{1,9}))?(?:@(.+))?", text)
+        place, at, marked = text.partition("@")
+        # The end of the place, then what stands before it: one pattern for both would try every split of a long text.
+        match = re.search(r"(?:^|:)([0-9]{1,9})(?::([0-9]{1,9}))?$", place)
+        file = place[: match.start()] if match else ""
         marks = tuple((name.strip(), value.strip()) for name, _, value in (
-            mark.partition("=") for mark in ((match[4] or "").split(",") if match else []) if mark))
-        if match is None or not all(name and value for name, value in marks):
+            mark.partition("=") for mark in marked.split(",") if mark))
+        if match is None or (at and not marked) or not all(name and value for name, value in marks):
             raise bad_option(f"{text}: this names no operation", help=SPELLING)
-        return cls(text, None, match[1], int(match[2]), int(match[3]) if match[3] else None, marks)
+        return cls(text, None, file or None, int(match[1]), int(match[2]) if match[2] else None, marks)
 
     def find(self, table: OpTable) -> int:
         """The one row it names. Raises SchedError (SL806) where there is none, or more than one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import replace
 from typing import cast
 
@@ -20,6 +22,8 @@ def read(path: str) -> Source:
     """The text of a file. Raises SchedError SL105 where it cannot be read or is not UTF-8."""
     try:
         with open(path, "rb") as f:
+            if stat.S_ISCHR(os.fstat(f.fileno()).st_mode) and not f.isatty():   # such as /dev/zero, which has no end
+                raise SchedError(error("SL105", f"cannot read {path}: it is a device", help="name a file"))
             data = f.read()
     except (OSError, ValueError) as e:  # ValueError: a NUL in the path
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)

@@ -78,6 +78,10 @@ def test_every_command_has_help(call, name):
     (["verify", "no/such/file.sched"], ["no/such/file.sched"]),
     (["verify", "no/such/table.json"], ["no/such/table.json"]),
     (["show", "x.sched::"], ["x.sched::"]),
+    (["verify", ""], ["path is empty"]),
+    (["verify", "::x"], ["path is empty"]),
+    (["run", "", "--ranks", "2"], ["path is empty"]),
+    (["fmt", ""], ["path is empty"]),
 ])
 def test_unusable_arguments_are_named(call, arguments, said):
     status, out, err = call(*arguments)
@@ -185,17 +189,19 @@ def test_bad_rank_counts(text):
 @pytest.mark.parametrize(("text", "values"), [
     ("k=3", [3]), ("k=-3", [-3]), ("k=true", [True]), ("k=false", [False]), ("k=sum", ["sum"]), ("k=1..4", [1, 2, 3]),
     ("k=1,2,4", [1, 2, 4]), (" k = 7", [7]), ("k=[0,2,1]", [[0, 2, 1]]), ("k=2**10", [1024]),
-    ("k=true,false", [True, False])])
+    ("k=true,false", [True, False]), ("k=-1,2", [-1, 2])])
 def test_parameters(text, values):
     assert common.parameters([text]) == {"k": values}
 
 
-@pytest.mark.parametrize("texts", [["k"], ["=3"], ["2=3"], ["k=1", "k=2"], ["k=4..2"], ["k=0..9999999"]])
+@pytest.mark.parametrize("texts", [["k"], ["=3"], ["2=3"], ["k=1", "k=2"], ["k=4..2"], ["k=0..9999999"],
+                                   ["k=0..999999999999999999"]])
 def test_bad_parameters(texts):
     assert "-p" in fails(common.parameters, texts)
 
 
-@pytest.mark.parametrize("text", ["k=", "k=1 +", "k=f(", "k=(((", "k=x + 1", "k=1 // 0", "k=@"])
+@pytest.mark.parametrize("text", ["k=", "k=1 +", "k=f(", "k=(((", "k=x + 1", "k=1 // 0", "k=@",
+                                  f"k=0..{1 << 70}", "k=" + "9" * 5000 + "..3", "k=\N{FULLWIDTH DIGIT TWO}"])
 def test_values_that_are_none(text):
     with pytest.raises(SchedError):
         common.parameters([text])
@@ -213,10 +219,17 @@ def test_counts_from_files(tmp_path, name, content, expected):
 @pytest.mark.parametrize(("name", "content"), [
     ("c.json", "[1, -2]"), ("c.json", "[1.5]"), ("c.json", "[true]"), ("c.json", "[[1], [2, 3]]"), ("c.json", "{"),
     ("c.json", "[]"), ("c.json", "[" * 100_000), ("c.json", f"[{1 << 70}]"), ("c.csv", "a,b"), ("c.csv", ""),
-    ("c.csv", "1,2\n3\n"), ("c.json", "3"), ("c.json", "[\"1\"]"), ("c.json", "[[]]")])
+    ("c.csv", "1,2\n3\n"), ("c.json", "3"), ("c.json", "[\"1\"]"), ("c.json", "[[]]"), ("c.csv", "1_0,2"),
+    ("c.csv", "1,"), ("c.csv", "1;2"), ("c.csv", "9" * 5000), ("c.json", "[" + "9" * 5000 + "]")])
 def test_bad_counts(tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    assert "does not hold counts" in fails(common.parameters, [f"c=@{tmp_path / name}"])
+    said = fails(common.parameters, [f"c=@{tmp_path / name}"])
+    assert "does not hold counts" in said and "integers from 0 on" in said and "recursion" not in said
+
+
+def test_bad_counts_are_pointed_at(tmp_path):
+    (tmp_path / "c.csv").write_text("1,2\n3,x\n")
+    assert "line 2 has 'x'" in fails(common.parameters, [f"c=@{tmp_path / 'c.csv'}"])
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
@@ -263,9 +276,13 @@ def test_rows_by_id_and_marks():
     assert "operations" in fails(RowName.parse("id=999").find, located)
 
 
-@pytest.mark.parametrize("text", ["", "x", "14@", "14@s", "14@s=", "id=x", "@s=1", "14:x"])
+@pytest.mark.parametrize("text", ["", "x", "14@", "14@s", "14@s=", "id=x", "@s=1", "14:x", "a14", "1:2:x"])
 def test_bad_row_names(text):
     assert text in fails(RowName.parse, text)
+
+
+def test_long_row_names_are_refused_at_once():
+    assert "names no operation" in fails(RowName.parse, "a" * 1_000_000)
 
 
 def test_output_files_are_whole_or_not_there(tmp_path):
@@ -310,6 +327,17 @@ def test_a_faulty_table_is_status_1(call, table_file):
     report = json.loads(out)
     assert status == 1 and report["ok"] is False and report["schedules"][0]["status"] == "faulty"
     assert report["schedules"][0]["cases"][0]["diagnostics"][0]["code"] == "SL501"
+
+
+@pytest.mark.parametrize(("field", "value", "code"), [
+    ("peer", 9, "SL222"), ("chunk", 4, "SL221"), ("count", (1 << 31) - 1, "SL221")])
+def test_a_table_that_leaves_its_world_is_refused_by_all(call, table_file, field, value, code):
+    document = json.loads(table_file.read_text())
+    document["ops"][-1][field] = value
+    table_file.write_text(json.dumps(document))
+    for command in (["verify"], ["run", "--no-verify", "--elements", "4"], ["show"], ["compile", "--target", "json"]):
+        status, out, err = call(*command, str(table_file))
+        assert status == 1 and f"error[{code}]" in out + err
 
 
 def test_a_broken_table_is_status_2(call, table_file):

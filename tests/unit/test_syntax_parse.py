@@ -362,3 +362,9 @@ def test_paths_that_cannot_be(path):
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(SchedError, match="cannot read"):
         read(str(tmp_path))
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a device without an end is needed")
+def test_a_device_is_no_file():
+    with pytest.raises(SchedError, match="a device"):
+        read("/dev/zero")
