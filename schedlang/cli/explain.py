@@ -30,9 +30,7 @@ def command(code: str | None, list_all: bool) -> int:
         return EXIT_CLEAN
     page = find(code.strip())
     if page is None:
-        guess = _guess(code)
-        raise bad_option(f"there is no finding {code}",
-                         help=f"{guess + '; ' if guess else ''}`schedlang explain --list` lists all")
+        raise bad_option(f"there is no finding {code}", help=f"{_guess(code)}`schedlang explain --list` lists all")
     click.echo(_page(page, style), nl=False)
     return EXIT_CLEAN
 
@@ -42,11 +40,11 @@ def _guess(wrong: str) -> str:
     differs in how it is written, or the group."""
     if not (number := re.fullmatch(r"[A-Za-z]{0,3}[-_ ]?0*(\d+)", wrong.strip())):
         near = difflib.get_close_matches(wrong.lower(), [c.name for c in CODES.values()], n=3, cutoff=0.5)
-        return f"did you mean {' or '.join(near)}?" if near else ""
+        return f"did you mean {' or '.join(near)}? " if near else ""
     if (code := f"SL{number[1]}") in CODES:
-        return f"did you mean {code}?"
+        return f"did you mean {code}? "
     group = [c for c in CODES if c[:3] == code[:3] and len(c) == len(code)]
-    return f"{code[:3]}xx are {group[0]} to {group[-1]}" if group else ""
+    return f"{code[:3]}xx are {group[0]} to {group[-1]}; " if group else ""
 
 
 def _page(code: Code, style: Style) -> str:
