@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.diagnostics import SchedError, error
+from schedlang.diagnostics import Diagnostic, SchedError, error
 from schedlang.expand.declare import LARGEST, Declarations, RecursionInDeclarations, Root
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail, shown_at
@@ -24,6 +24,7 @@ from schedlang.expand.values import (
     kind,
     longest,
 )
+from schedlang.expand.walk import names_in
 from schedlang.ops import COLLECTIVES
 from schedlang.source import Span
 from schedlang.syntax import tree as t
@@ -155,9 +156,28 @@ def known_parameters(schedule: t.Schedule, given: Iterable[str]) -> None:
 
 
 def verify_ranges(schedule: t.Schedule) -> dict[str, t.VerifyRange]:
-    """What the `verify` line says, by parameter, in its order."""
+    """The values of the `verify` line, by parameter. Raises SchedError SL201: see :func:`used_too_early`."""
     line = next((s for s in schedule.body if isinstance(s, t.VerifyStmt)), None)
-    return {r.name: r for r in line.ranges} if line is not None else {}
+    if line is None:
+        return {}
+    found = used_too_early(line, frozenset(p.name for p in schedule.params))
+    if found:
+        raise SchedError(found)
+    return {r.name: r for r in line.ranges}
+
+
+def used_too_early(line: t.VerifyStmt, known: frozenset[str]) -> list[Diagnostic]:
+    """SL201 for values of a `verify` line that are made of a known name which does not stand before them there."""
+    found: list[Diagnostic] = []
+    earlier: set[str] = set()
+    for r in line.ranges:
+        late = sorted((names_in(r.values) & known) - earlier)
+        if late:
+            found.append(error(
+                "SL201", f"`{late[0]}` has no value here: values may be made of the names before them on the line",
+                r.values.span, help=f"begin the line with it: `verify {late[0]} in ...`"))
+        earlier.add(r.name)
+    return found
 
 
 def nothing_to_try(schedule: t.Schedule) -> SchedError:

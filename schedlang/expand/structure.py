@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from schedlang.diagnostics import Diagnostic, Note, error, warning
 from schedlang.expand.collective import operator_hint
 from schedlang.expand.frame import Fail
+from schedlang.expand.parameters import used_too_early
 from schedlang.expand.program import Module, did_you_mean
 from schedlang.expand.walk import children
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
@@ -36,6 +37,7 @@ class _Inside:
 @dataclass
 class _Checker:
     module: Module
+    params: frozenset[str]
     collective: str | None = None
     findings: list[Diagnostic] = field(default_factory=list)
     streams: dict[str, list[Span]] = field(default_factory=dict)
@@ -126,9 +128,10 @@ class _Checker:
                 for b in s.buffers:
                     self.expr(b.chunks, scope)
             case t.VerifyStmt():
+                self.findings += used_too_early(s, self.params)
                 earlier: frozenset[str] = frozenset()
                 for r in s.ranges:
-                    self.expr(r.values, earlier)
+                    self.expr(r.values, earlier | self.params)
                     if r.name in earlier:
                         self.say("SL202", f"`{r.name}` has its values on this line already", r.span,
                                  f"put them together, as a range or a list: `{r.name} in [2, 3, 5]`")
@@ -291,7 +294,7 @@ class _Checker:
 
 def check(schedule: t.Schedule, module: Module) -> list[Diagnostic]:
     """What is wrong with the text of a schedule, whatever its parameters: SL201 to SL205; SL601, SL605 as warnings."""
-    checker = _Checker(module)
+    checker = _Checker(module, frozenset(p.name for p in schedule.params))
     for function in module.functions.values():
         checker.expr(function.tree.value, frozenset(function.tree.params))
         _distinct(checker, "parameter", [(p, function.tree.span) for p in function.tree.params])
