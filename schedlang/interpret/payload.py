@@ -198,7 +198,8 @@ def _elements(table: OpTable, given: Mapping[tuple[int, str], int]) -> int:
         if kind.family == "custom":
             parts = max(1, roles[name].chunks)
             if length % parts:
-                raise SchedError(error("SL802", f"{length} elements do not divide into {parts} equal chunks of {name}"))
+                raise SchedError(error("SL802", f"{length} elements do not divide into {parts} equal chunks of {name}",
+                                       table.collective.location or table.location))
             return length // parts
         if kind.family == "blocked" and kind.long == "output":
             return length * table.ranks

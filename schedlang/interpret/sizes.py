@@ -46,6 +46,7 @@ class Sizes:
             if elements % ranks:
                 raise SchedError(error(
                     "SL802", f"{elements} elements do not divide into {ranks} equal blocks, one a rank",
+                    collective.location or table.location,
                     help=f"use {elements // ranks * ranks} or {(elements // ranks + 1) * ranks} elements"))
             self._block = divide(elements // ranks, chunks // ranks)
             self._long = self._block * ranks

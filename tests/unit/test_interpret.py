@@ -7,8 +7,10 @@ import pytest
 from schedlang.backend import Backend
 from schedlang.diagnostics import SchedError
 from schedlang.interpret import backend, interpret
+from schedlang.interpret.sizes import Sizes
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective
+from schedlang.source import Place
 from tests.tables import allreduce, ring
 
 
@@ -251,3 +253,19 @@ def test_bad_input_is_told_not_raised_through():
         with pytest.raises(SchedError) as raised:
             call()
         assert raised.value.diagnostics[0].code == code
+
+
+@pytest.mark.parametrize("name, buffers, elements", [
+    ("allgather", [Buffer("input", 1, role="input"), Buffer("output", 2, role="output")], None),
+    ("custom", [Buffer("data", 2, role="data")], 3)])
+def test_elements_that_do_not_divide_are_refused_at_the_collective(name, buffers, elements):
+    place = Place("x.sched", 2)
+    collective = Collective(name, inplace=False, location=place)
+    table = table_from_rows([], ranks=2, chunks=2, collective=collective, buffers=buffers)
+    with pytest.raises(SchedError) as refused:
+        if elements is None:
+            Sizes(table, 5)
+        else:
+            backend.run(table, [{"data": np.zeros(elements)}] * 2, op=None)
+    found, = refused.value.diagnostics
+    assert found.code == "SL802" and found.location is place
