@@ -38,10 +38,15 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     if rank is None and len(table) > MAX_ROWS:
         raise SchedError(error("SL208", f"{table.name} has {len(table):,} operations, too many to draw "
                                         f"(at most {MAX_ROWS:,})", help="show fewer ranks, or one rank with --rank R"))
+    walked = walk(table) if rank is None else None
+    count = len(walked.rounds) if walked is not None else int(table.step[table.rank == rank].max(initial=-1)) + 1
+    if wanted is not None and not range(wanted.start, min(wanted.stop, count)):
+        there = f"the steps 0 to {count - 1}" if count else "no steps"
+        raise bad_option(f"--steps {steps}: {table.name if rank is None else f'rank {rank}'} has {there}")
     color = wants_color(sys.stdout)
     style = Style(color)
-    lines = (Picture(table, walk(table), columns=terminal_width(), style=style).lines(wanted) if rank is None
-             else rank_lines(table, rank, wanted, style))
+    lines = (Picture(table, walked, columns=terminal_width(), style=style).lines(wanted) if walked is not None
+             else rank_lines(table, rank or 0, wanted, style))
     for line in lines:
         click.echo(line, color=color)
     return EXIT_CLEAN

@@ -163,6 +163,18 @@ def _arguments(run: Statements, s: t.Use, frame: Frame) -> dict[str, Value]:
     return given
 
 
+def _is_for(s: t.Use, schedule: t.Schedule, size: Value, q: int, frame: Frame) -> None:
+    """Raises Fail SL210 where the `ranks` given to a schedule is not the number of ranks it is used on."""
+    if size == q or isinstance(size, bool) or not isinstance(size, int):
+        return
+    names = [p.name for p in schedule.params]
+    a = next(a for i, a in enumerate(s.arguments) if a.name == "ranks" or (a.name is None and names[i] == "ranks"))
+    other = next((name for name in names if name != "ranks"), None) if a.name is None else None
+    raise fail("SL210", f"by this argument `{s.schedule}` is for {size} rank{'s' if size != 1 else ''}, and it is used "
+               f"on {q}", a.span, frame, help="`ranks` can be left out: it is the number of ranks that it is used on"
+               + (f"; another parameter goes by its name, `{other}={a.span.text}`" if other else ""))
+
+
 def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, arguments: dict[str, Value]) -> Part | None:
     """Copies of one table, one a turn."""
     schedule, module = run.module.schedule(s.schedule, s.span)
@@ -172,7 +184,7 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
     if not q:
         raise fail("SL210", f"`{s.schedule}` is used on no ranks", s.on.span if s.on is not None else s.span, frame)
     if any(p.name == "ranks" for p in schedule.params):
-        arguments.setdefault("ranks", q)
+        _is_for(s, schedule, arguments.setdefault("ranks", q), q, frame)
     table = run.expansions.used(schedule, module, arguments, s, frame)
     if table.ranks != q:
         raise fail(

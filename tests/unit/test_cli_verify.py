@@ -389,6 +389,18 @@ def test_show_draws_and_compile_writes(call):
     assert call("compile", "good.sched", "--ranks", "2", "--target", "json", "-o", "no/t.json")[0] == 2
 
 
+@pytest.mark.parametrize(("options", "says"), [
+    (["--steps", "100..200"], "--steps 100..200: ring has the steps 0 to 3"),
+    (["--steps", "4"], "ring has the steps 0 to 3"),
+    (["--steps", "2..2"], "ring has the steps 0 to 3"),
+    (["--steps", "9..", "--rank", "1"], "rank 1 has the steps 0 to 3"),
+])
+def test_steps_that_there_are_not_are_refused(call, shipped, options, says):
+    status, out, err = call("show", str(shipped), "--ranks", "3", *options)
+    assert (status, out) == (2, "") and says in err
+    assert "ring has no steps" in call("show", str(shipped), "--ranks", "1", "--steps", "0")[2]
+
+
 def test_large_pictures_are_refused(call, shipped):
     status, _, err = call("show", str(shipped), "--ranks", "300")
     assert status == 2 and "too many to draw" in err and "--rank" in err

@@ -108,7 +108,7 @@ BODY = [
     ("SL209", "send data[«down(0)»] from 0 to 1", "`down`"),
     ("SL209", "for r in 0..2:\n    send data[«down(r)»] from 0 to 1", "r = 0"),
     # use
-    ("SL210", "«use t(3)»", "3 ranks"),
+    ("SL210", "use t(«3»)", "for 3 ranks"),
     ("SL210", "use t() on «[0, 1, 0]»", "rank 0 stands twice"),
     ("SL210", "for i in 0..3:\n    use t() on «[0, i]»", "i = 0"),
     ("SL210", "use t() on «3..3»", "no ranks"),
@@ -119,6 +119,9 @@ BODY = [
     ("SL210", "use u() for input=data[0:2], «output=data[0:4]»", "must be the same"),
     ("SL210", "«use u()»", "no such buffer"),
     ("SL210", "«use barrier()»", "barrier"),
+    ("SL210", "use wrong(«k»)", "another parameter goes by its name, `j=k`"),
+    ("SL210", "use wrong(«ranks=k») on [0, 1, 2]", "for 2 ranks, and it is used on 3"),
+    ("SL210", "use t(«2»)", "`ranks` can be left out"),
     ("SL206", "use t(«x=3»)", "`x`"),
     ("SL206", "use t(2, «3»)", "1 parameter"),
     ("SL206", "use t(2, «ranks=2»)", "twice"),
