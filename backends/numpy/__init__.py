@@ -19,6 +19,9 @@ from schedlang.ops import COLLECTIVES, REDUCE_OPS
 from schedlang.verify.matching import match
 from schedlang.verify.order import order
 
+MOVES_KEPT = 1 << 21
+"""How many moves the plans that are kept may have together; the newest is kept in any case."""
+
 
 class NumpyBackend:
     """See :class:`schedlang.backend.Backend`."""
@@ -26,7 +29,7 @@ class NumpyBackend:
     name = "numpy"
 
     def __init__(self) -> None:
-        self._last: tuple[ref[OpTable], Plan] | None = None
+        self._plans: list[tuple[ref[OpTable], Plan]] = []       # of tables in use, the newest first
 
     def available(self) -> str | None:
         return None
@@ -59,8 +62,9 @@ class NumpyBackend:
         return results
 
     def _plan(self, table: OpTable) -> Plan:
-        if self._last is not None and self._last[0]() is table:
-            return self._last[1]
+        known = next((steps for owner, steps in self._plans if owner() is table), None)
+        if known is not None:
+            return known
         pairs = match(table)
         faults = [d for d in pairs.diagnostics if d.severity.name == "ERROR"]
         if faults:
@@ -71,7 +75,12 @@ class NumpyBackend:
                 "SL305", f"{table.name} cannot be executed to its end: operations wait for each other",
                                    help="see what `schedlang verify` says"))
         made = plan(table, pairs.partner, when.posted, when.done, when.ready)
-        self._last = ref(table), made
+        kept, moves = [(ref(table), made)], len(made)
+        for owner, steps in self._plans:
+            moves += len(steps)
+            if owner() is not None and moves <= MOVES_KEPT:
+                kept.append((owner, steps))
+        self._plans = kept
         return made
 
 

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedlang import reference
+from schedlang.backends import numpy as numpy_backend
 from schedlang.backends.numpy import backend, tiles
+from schedlang.backends.numpy.moves import plan
 from schedlang.backends.numpy.temporaries import colour
 from schedlang.diagnostics import SchedError
 from schedlang.dtypes import DTYPES, require_defined
@@ -205,6 +207,28 @@ def test_temporary_places_never_overlap_and_are_as_few_as_can_be(intervals):
     assert used == max(map(len, alive))
     for here in alive:
         assert len({int(slots[k]) for k in here}) == len(here)
+
+
+def test_plans_are_kept_while_their_tables_live(monkeypatch):
+    made = []
+    monkeypatch.setattr(numpy_backend, "plan", lambda table, *rest: made.append(len(table)) or plan(table, *rest))
+    backend = numpy_backend.NumpyBackend()
+
+    def run(table):
+        return backend.run(table, some_inputs(table, Layout(table, 7), np.int64), op=None)
+
+    first, second = tables.ring(3), tables.ring(4)
+    for _ in range(3):
+        assert len(run(first)) == 3 and len(run(second)) == 4
+    assert len(made) == 2
+    del second
+    run(tables.ring(5))
+    assert [owner() is None for owner, _ in backend._plans] == [True, False], "only of tables that live"
+    monkeypatch.setattr(numpy_backend, "MOVES_KEPT", 1)
+    run(third := tables.ring(2))
+    run(third)
+    run(first)
+    assert len(made) == 5 and len(backend._plans) == 1
 
 
 def test_wide_worlds_are_gathered():
