@@ -432,7 +432,7 @@ def _events(table: OpTable) -> list[Diagnostic]:
         found += [replace(d, notes=(*d.notes, row_note(table, earlier[d.witness["row"]], "recorded before: ")))
                   for d in _collapse(table, np.sort(records[order[again]]), "SL307",
                                      lambda t, r: f"{names(r)} is recorded a second time",
-                                     "An event is recorded once; give it an index, as in `record done[i]`.")]
+                                     "an event is recorded once; give it an index, as in `record done[i]`")]
     lost = waits[~np.isin(key(waits), keys)]
     if len(lost):
         found += _collapse(table, lost, "SL306", lambda t, r: f"nothing records {names(r)}",
@@ -447,12 +447,12 @@ def _recorded_hint(table: OpTable, wait: int) -> str:
     elsewhere = np.flatnonzero(records & (table.event == event))
     if len(elsewhere):
         there = int(table.rank[elsewhere[0]])
-        return f"{event_text(table, wait)} is recorded on rank {there}; events order the streams of one rank."
+        return f"{event_text(table, wait)} is recorded on rank {there}; events order the streams of one rank"
     rows = np.flatnonzero(records & (table.rank == rank))
     first = rows[np.unique(table.event[rows], return_index=True)[1]]
     recorded = [event_text(table, row) for row in first[:8].tolist()]
     there = f"records {', '.join(recorded)}" if recorded else "records nothing"
-    return f"Record it in another stream of rank {rank} (which {there}), or leave the wait out with a trailing `if`."
+    return f"record it in another stream of rank {rank} (which {there}), or leave the wait out with a trailing `if`"
 
 
 # Findings ----------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def _check_copies(flow: Flow) -> None:
     verb = "receives into" if op[row] != Op.COPY else "copies into"
     _no_reverse(flow.table, row, f"{verb} {what} on rank {flow.table.rank[row]}, which {why}: what a copy destroys "
                 "cannot come back", [] if before else [row_note(flow.table, earlier, "written before: ")],
-                "Use a fresh scratch chunk for each value.")
+                "use a fresh scratch chunk for each value")
 
 
 def _check_sums(flow: Flow, ways: _Ways) -> None:
@@ -101,10 +101,10 @@ def _check_sums(flow: Flow, ways: _Ways) -> None:
         why = "is used afterwards" if len(later) else "is part of the result"
         _no_reverse(t, row, f"sums {what} of rank {t.rank[row]} into another place, but {what} {why}: the sum would "
                     "have to come back as a copy and a sum at once", notes,
-                    "Sum from a value's last place only, or send a copy of it.")
+                    "sum from a value's last place only, or send a copy of it")
     if len(kept):
         _no_reverse(flow.table, int(flow.row[kept[0]]), "keeps a value that it also passes on into a sum", [],
-                    "Store nothing (`only`), or forward in a step of its own.")
+                    "store nothing (`only`), or forward in a step of its own")
 
 
 def _no_reverse(table: OpTable, row: int, what: str, notes: list[Note], help: str) -> NoReturn:
@@ -150,7 +150,7 @@ def _ways_back(flow: Flow) -> _Ways:
     passed_sum = np.flatnonzero(flow.passed & there & (way != Way.COPY))
     if len(passed_sum):
         _no_reverse(flow.table, int(flow.row[passed_sum[0]]), "passes on a sum whose local operand is used elsewhere",
-                    [], "Sum first and send in a step of its own.")
+                    [], "sum first and send in a step of its own")
     return _Ways(back, way, used_later, last)
 
 
