@@ -79,6 +79,8 @@ def _equals(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if words[k] == "=" and words[0] in _INSTEAD_OF_EQUALS and 1 <= k <= 2:
         how = _INSTEAD_OF_EQUALS[words[0]].format(words.written(k + 1, len(words)))
         return how.replace("NAME", words[1]) if k == 2 else how
+    if words[k] == "=" and words[0] == "for" and k == 2:
+        return f"write: for {words[1]} in ..."
     if words[k] == "=" and "==" in acceptable:
         return 'compare with "=="'
     return None
@@ -221,6 +223,8 @@ def _call(words: Line, k: int, acceptable: Set[str]) -> str | None:
 def _missing(words: Line, k: int, acceptable: Set[str]) -> str | None:
     if words[k] == "==" and acceptable == {"on"} and words[0] == "ensure":
         return "say on which rank: ensure X on R == Y on P"
+    if words[0] == "ensure" and k and words[k - 1] == "==":
+        return "the right side is made of initial values: X on R, or sum(X on RANKS)"
     if words[k].startswith('"') and "," in acceptable and words[0] == "require":
         return 'put "," before the text'
     return None

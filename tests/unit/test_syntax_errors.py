@@ -59,6 +59,10 @@ TABLE = {
         (2, 27, "SL101", 'expected "==", found "="', 'compare with "=="')]),
     "ensure without rank": (in_body("ensure output[0] == input[0]"), [
         (2, 22, "SL101", 'expected "on", found "=="', "ensure X on R == Y on P")]),
+    "ensure a number": (in_body("ensure output[0] on r == 1"), [
+        (2, 30, "SL101", 'expected a name, found "1"', "initial values: X on R, or sum(X on RANKS)")]),
+    "for with equals": (in_body("for k = 0..ranks:", "    chunks 1"), [
+        (2, 11, "SL101", 'expected "in", found "="', "for k in ...")]),
     "require without comma": (in_body('require x == 1 "text"'), [
         (2, 20, "SL101", 'expected "," or the end of the line, found "text"', '","')]),
     "chunks with equals": (in_body("chunks = 2 * ranks"), [
