@@ -446,8 +446,8 @@ def _recorded_hint(table: OpTable, wait: int) -> str:
     records = table.op == Op.RECORD
     elsewhere = np.flatnonzero(records & (table.event == event))
     if len(elsewhere):
-        there = int(table.rank[elsewhere[0]])
-        return f"{event_text(table, wait)} is recorded on rank {there}; events order the streams of one rank"
+        other = int(table.rank[elsewhere[0]])
+        return f"{event_text(table, wait)} is recorded on rank {other}; events order the streams of one rank"
     rows = np.flatnonzero(records & (table.rank == rank))
     first = rows[np.unique(table.event[rows], return_index=True)[1]]
     recorded = [event_text(table, row) for row in first[:8].tolist()]
