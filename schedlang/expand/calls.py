@@ -29,7 +29,7 @@ from schedlang.syntax import tree as t
 if TYPE_CHECKING:
     from schedlang.expand.evaluate import Evaluator
 
-MAX_CALLS = 1 << 20
+MAX_CALLS = 1 << 17
 """How many function calls an expansion may evaluate, each over any number of turns."""
 
 

@@ -35,12 +35,16 @@ from schedlang.expand.values import (
     longest,
     merge,
     runs,
+    size,
     spread,
 )
 from schedlang.expand.walk import names_in
 from schedlang.ops import REDUCE_OPS
 from schedlang.source import Span
 from schedlang.syntax import tree as t
+
+MAX_NESTED = 1 << 24
+"""How many elements lists of lists may have, those of the inner lists included."""
 
 
 class Evaluator:
@@ -218,10 +222,11 @@ class Evaluator:
                 raise fail("SL208", f"lists of more than {self.max_ops:,} elements", node.span, frame, final=True,
                            help="a larger limit can be set with --max-ops")
         try:
-            return appended(as_items(left, frame.n), as_items(right, frame.n), frame.n)
+            made = appended(as_items(left, frame.n), as_items(right, frame.n), frame.n)
         except KindMismatch as two:
             raise fail("SL203", "a list holds values of one kind; these two lists hold " + " and ".join(
                 f"{k}s" for k in two.args), node.span, frame) from None
+        return self._held(made, node.span, frame)
 
     # ---- truth -----------------------------------------------------------------------------------------------------
 
@@ -320,10 +325,18 @@ class Evaluator:
         self.count_turns(len(values) * (1 if all(map(is_uniform, values)) else frame.n), node.span, frame)
         values = [self.written(v, node.span, frame) if isinstance(v, Interval) else v for v in values]
         try:
-            return items_of(values, frame.n)
+            made = items_of(values, frame.n)
         except KindMismatch as two:
             raise fail("SL203", f"a list holds values of one kind; here are {two.args[0]} and {two.args[1]}",
                        node.span, frame) from None
+        return self._held(made, node.span, frame)
+
+    def _held(self, value: Items, span: Span, frame: Frame) -> Items:
+        """A list just made. Raises Fail SL208 where its inner lists hold too much."""
+        if isinstance(value.content, Items) and size(value) > MAX_NESTED:
+            raise fail("SL208", f"lists in lists, with more than {MAX_NESTED:,} elements in all", span, frame,
+                       final=True)
+        return value
 
     def _comp(self, node: t.Comp, frame: Frame, module: Module) -> Value:
         if frame.n > 1 and self._is_uniform_here(node, frame):
@@ -343,12 +356,12 @@ class Evaluator:
             value = self.written(value, node.element.span, kept)
         content = spread(value, kept.n)
         if frame.n == 1:
-            return Items(0, kept.n, content)
+            return self._held(Items(0, kept.n, content), node.span, frame)
         if kept is inner and inner.each is not None:
-            return Items(np.arange(frame.n) * inner.each, inner.each, content)
+            return self._held(Items(np.arange(frame.n) * inner.each, inner.each, content), node.span, frame)
         outer = inner.index if kept is inner else inner.index[kept.index]
         length = np.bincount(outer, minlength=frame.n)
-        return Items(np.cumsum(length) - length, length, content)
+        return self._held(Items(np.cumsum(length) - length, length, content), node.span, frame)
 
     def _is_uniform_here(self, node: t.Expr, frame: Frame) -> bool:
         for name in self.free_names(node):

@@ -253,9 +253,20 @@ def shown_at(value: Value, turn: int) -> str:
     one = take_one(value, turn)
     if isinstance(one, Interval):
         return f"{one.lo}..{one.hi}"
-    if isinstance(one, Items) and isinstance(one.length, int):
-        return shown(at(Items(one.start, min(one.length, 9), one.content), 0))
-    return shown(at(one, 0))
+    return _list_text(one, 3) if isinstance(one, Items) else shown(one)
+
+
+def _list_text(one: Items, depth: int) -> str:
+    """A uniform list, its inner lists down to a depth."""
+    assert isinstance(one.start, int) and isinstance(one.length, int)
+    if one.length and not depth:
+        return "[...]"
+    items = ["..."] if one.length > 8 else []
+    for i in reversed(range(one.start, one.start + min(one.length, 8))):
+        assert one.content is not None
+        item = take_one(one.content, i)
+        items.insert(0, _list_text(item, depth - 1) if isinstance(item, Items) else shown(item))
+    return "[" + ", ".join(items) + "]"
 
 
 def shown_all(values: Mapping[str, Value]) -> dict[str, str]:

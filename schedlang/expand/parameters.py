@@ -23,6 +23,7 @@ from schedlang.expand.values import (
     from_plain,
     kind,
     longest,
+    size,
 )
 from schedlang.expand.walk import names_in
 from schedlang.ops import COLLECTIVES
@@ -75,9 +76,10 @@ def bound(schedule: t.Schedule, module: Module, evaluate: Evaluator, given: Mapp
 def listed(value: Value, span: Span, frame: Frame) -> Value:
     """A value as it may be given to a parameter: a list is written out, and bounded. Raises Fail SL208."""
     if isinstance(value, (Interval, Items)):
-        if longest(value) > LONGEST_LIST:
+        elements = size(value) if isinstance(value, Items) else longest(value)
+        if elements > LONGEST_LIST:
             raise fail(
-                "SL208", f"a list of {longest(value):,} elements is too long for a parameter", span, frame, final=True
+                "SL208", f"a list of {elements:,.0f} elements is too long for a parameter", span, frame, final=True
             )
         return as_items(value, frame.n)
     return value

@@ -15,6 +15,9 @@ from schedlang.ops import BUILTINS
 from schedlang.source import Source, Span
 from schedlang.syntax import tree as t
 
+MAX_IMPORTS = 100
+"""How deep files may import each other."""
+
 LIBRARY = Path(__file__).parent.parent / "library"
 """Where the shipped schedules are: a link to the examples in a checkout, a folder of them where installed."""
 
@@ -209,6 +212,10 @@ class Program:
             return None
         if key in self._modules:
             return self._modules[key]
+        if len(chain) >= MAX_IMPORTS:
+            findings.append(error("SL106", f"files import each other more than {MAX_IMPORTS} deep", item.span,
+                                  help="import the file that is meant directly"))
+            return None
         return self._load(imported, chain, findings)
 
     # ---- the shipped library ---------------------------------------------------------------------------------------

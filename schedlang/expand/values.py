@@ -398,6 +398,10 @@ def appended(a: Items, b: Items, n: int) -> Items:
         return b
     if isinstance(b.length, int) and b.length == 0:
         return a
+    if n == 1:
+        content, _ = joined([_cut(a), _cut(b)])
+        assert isinstance(a.length, int) and isinstance(b.length, int)
+        return Items(0, a.length + b.length, content)
     content, offsets = joined([a.content, b.content])
     x, y = spread(a, n), spread(b, n)
     assert isinstance(x, Items) and isinstance(y, Items)
@@ -405,25 +409,49 @@ def appended(a: Items, b: Items, n: int) -> Items:
     lengths = np.stack([np.asarray(x.length), np.asarray(y.length)], 1).ravel()
     flat = chosen(content, runs(starts, lengths))
     total = lengths[::2] + lengths[1::2]
-    if n == 1:
-        return Items(0, int(total[0]), flat)
     return Items(np.cumsum(total) - total, total, flat)
+
+
+def _cut(v: Items) -> Col | Items | None:
+    """The content of a uniform list, cut down to the list."""
+    assert isinstance(v.start, int) and isinstance(v.length, int)
+    here = slice(v.start, v.start + v.length)
+    if isinstance(v.content, Items):
+        return Items(np.asarray(v.content.start)[here], np.asarray(v.content.length)[here], v.content.content)
+    return Col(v.content.data[here], v.content.lo, v.content.hi) if v.content is not None else None
+
+
+def size(v: Items) -> float:
+    """How many elements the largest list of all turns has, those of its inner lists included. Inner lists share what
+    they hold, so a list that is short to make can be endless to read."""
+    return float(_sizes(v).max(initial=0.0))
+
+
+def _sizes(lists: Items) -> Array:
+    start, length = np.asarray(lists.start), np.asarray(lists.length)
+    if not isinstance(lists.content, Items):
+        return length.astype(np.float64)
+    inner = np.concatenate([[0.0], np.cumsum(_sizes(lists.content))])
+    return np.asarray(length + inner[start + length] - inner[start])
 
 
 def key(v: Value) -> Any:
     """A hashable stand-in for a uniform value; equal values have equal keys."""
     if isinstance(v, Interval):
         v = as_items(v, 1)
-    if isinstance(v, Items):
-        return ("list", *(key(x) if isinstance(x, Items) else x for x in _elements(v)))
-    return (kind(v), v)
-
-
-def _elements(v: Items) -> list[Any]:
-    assert isinstance(v.start, int) and isinstance(v.length, int)
-    if v.content is None:
-        return []
-    if isinstance(v.content, Col):
-        return [kind(v.content), v.content.data[v.start : v.start + v.length].tobytes()
-                if v.content.data.dtype.kind == "b" else tuple(v.content.data[v.start : v.start + v.length].tolist())]
-    return [take_one(v.content, i) for i in range(v.start, v.start + v.length)]
+    if not isinstance(v, Items):
+        return (kind(v), v)
+    found: list[Any] = ["list"]         # the lengths of the lists of each depth, then what the innermost hold
+    start, length = np.atleast_1d(v.start), np.atleast_1d(v.length).astype(np.int64)
+    content = v.content
+    while True:
+        found.append(length.tobytes())
+        if not length.any() or content is None:
+            return tuple(found)
+        index = runs(start, length)
+        if isinstance(content, Col):
+            data = content.data[index]
+            return (*found, kind(content), tuple(data) if kind(content) == "name" else data.astype(np.int64).tobytes())
+        start = np.asarray(content.start)[index]
+        length = np.asarray(content.length)[index].astype(np.int64)
+        content = content.content

@@ -368,6 +368,29 @@ def test_enormous_expansions_are_refused_at_once():
     assert time.process_time() - begin < 1
 
 
+SHARED = "fn g(n) = [0] if n < 1 else [g(n - 1), g(n - 1)]\nfn h(x) = 1\n"
+TREE = "fn g(n, k) = 1 if n < 1 else g(n - 1, 2 * k) + g(n - 1, 2 * k + 1)\n"
+
+
+@pytest.mark.parametrize(("functions", "value", "words"), [
+    (SHARED, "g(200)", "lists in lists"), (SHARED, "h(g(200))", "lists in lists"),
+    (SHARED, "g(200) == g(200)", "lists in lists"), (TREE, "g(60, 1)", "function calls"),
+    ("", "(0..1 << 28) + (0..1 << 28)", "lists of more than")])
+def test_short_texts_of_enormous_values_are_refused_at_once(functions, value, words):
+    text = f"{functions}schedule a(ranks):\n    collective barrier\n    let x = {value}\n    require len([x]) == 1\n"
+    _, found = expand(load_text(text), "a", ranks=2)
+    assert [d.code for d in found] == ["SL208"] and words in found[0].message
+
+
+@pytest.mark.parametrize("truth", [
+    "[[1], []][1] == []", "[x for x in 0..3 if x > 5] == [[1], []][1]", "[[1, 2], [3]] != [[1], [2, 3]]",
+    "[[true]] != [[false]]", "[[1], [2]] == [[i + 1] for i in 0..2]", "[[], []] != [[]]", "[[[]], []] != [[], [[]]]",
+    "[1, 2] + [3] == [1, 2, 3]", "[[1]] + [[2, 3]] == [[1], [2, 3]]"])
+def test_lists_are_equal_where_their_elements_are(truth):
+    text = f"schedule a(ranks):\n    collective barrier\n    require {truth}\n"
+    assert not [d for d in expand(load_text(text), "a", ranks=1)[1] if d.code == "SL207"]
+
+
 def test_near_misses_among_streams_are_warned_about():
     table, found = expand(
         load_text(

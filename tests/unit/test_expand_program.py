@@ -97,6 +97,15 @@ def test_circles_of_imports(tmp_path):
     assert "main.sched imports a.sched imports main.sched" in why.value.diagnostics[0].message
 
 
+def test_long_chains_of_imports(tmp_path):
+    chain = {f"f{i}": f'import "f{i + 1}.sched"\n' for i in range(1200)}
+    main = write(tmp_path, **chain, f1200="", main='import "f0.sched"\n')
+    with pytest.raises(SchedError) as why:
+        load_program(main)
+    assert codes(why) == ["SL106"] and "more than 100 deep" in why.value.diagnostics[0].message
+    assert load_program(str(tmp_path / "f1150.sched")).names == ()
+
+
 def test_all_errors_of_all_files(tmp_path):
     main = write(tmp_path, main='import "gone.sched"\nimport "a.sched"\nschedule main(ranks)\n', a="schedule (:\n")
     with pytest.raises(SchedError) as why:
