@@ -49,6 +49,14 @@ def is_array(value: Any) -> bool:
         hasattr(value, name) for name in ("__dlpack__", "__array_namespace__"))
 
 
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array of some library; () where it does not tell."""
+    try:
+        return tuple(value.shape)
+    except (AttributeError, RuntimeError):      # offers DLPack only; a nested tensor of torch
+        return ()
+
+
 def take(value: Any, what: str) -> Taken:
     """The elements of an array; ``what`` names it in messages ("the input of rank 3").
 

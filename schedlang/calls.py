@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.arrays import Taken, is_array, take
+from schedlang.arrays import Taken, is_array, shape_of, take
 from schedlang.backend import Backend, Progress
 from schedlang.binding import starts
 from schedlang.diagnostics import SchedError, error
@@ -74,10 +74,10 @@ def _entries(table: OpTable, inputs: Any) -> list[Any]:
                                    help="give a list with one array a rank, or one array stacked along axis 0"))
         inputs = [None] * table.ranks
     if is_array(inputs):
-        if not getattr(inputs, "shape", ()):
+        if not shape_of(inputs):
             raise SchedError(error("SL801", "the stacked inputs have no dimension to tell ranks apart",
                                    help=f"stack {table.ranks} arrays along axis 0, or give a list"))
-        number = inputs.shape[0]
+        number = shape_of(inputs)[0]
     elif isinstance(inputs, (list, tuple)):
         number = len(inputs)
     else:

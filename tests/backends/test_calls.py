@@ -360,9 +360,11 @@ def test_gradients_are_not_followed():
     assert not any(r.requires_grad for r in results) and inputs[0].grad is None
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_tensors_without_elements_in_memory_are_refused():
     torch = pytest.importorskip("torch")
     for odd in (torch.ones(3).to_sparse(), torch.ones(3, device="meta")):
         assert code_of(lambda odd=odd: RING([odd] * 3)) == "SL801"
+    assert code_of(lambda: RING(torch.nested.nested_tensor([torch.ones(3)] * 3))) == "SL801"
     assert code_of(lambda: RING([torch.ones(3, dtype=torch.complex64)] * 3)) == "SL803"
     assert code_of(lambda: RING([np.ones(3), np.ones(3), torch.ones(3, dtype=torch.float64)])) == "SL801"
