@@ -31,6 +31,8 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
     """
     changed = same = broken = 0
     for path in _files(paths):
+        if path == STDIN and sys.stdin is None:
+            raise bad_option("-: the standard input is closed")
         try:
             source = Source("<stdin>", sys.stdin.buffer.read().decode("utf-8-sig")) if path == STDIN else read(path)
             text = _formatted(source)

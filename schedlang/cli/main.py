@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -72,6 +72,10 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit status; ``arguments`` without the program's name, default sys.argv."""
+    if sys.stderr is None:      # closed by whoever called; there is nobody to complain to
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for the rest of the process
+    if sys.stdout is None:
+        return _unwritable("it is closed")
     try:
         # An output encoding that lacks a character must not end a run; a replacement mark is better than nothing.
         for stream in (sys.stdout, sys.stderr):
@@ -81,12 +85,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever read our output has gone; point stdout elsewhere so that the interpreter's last flush is quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _quiet(sys.stdout)      # whoever read our output has gone
         return EXIT_BROKEN_PIPE
+    except OSError as failure:  # those about a file are findings by now
+        _quiet(sys.stdout)
+        return _unwritable(failure.strerror or str(failure))
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
+
+
+def _unwritable(why: str) -> int:
+    """Says that the output cannot be written, as far as that can be said."""
+    try:
+        show([error("SL807", f"cannot write to the standard output: {why}")], err=True)
+        sys.stderr.flush()
+    except OSError:
+        _quiet(sys.stderr)
+    return EXIT_UNUSABLE
+
+
+def _quiet(stream: TextIO) -> None:
+    """Points a stream that fails elsewhere, so that the interpreter's last flush does not fail, too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _dispatch(arguments: Sequence[str] | None) -> int:

@@ -134,6 +134,12 @@ def python(code, *arguments, **options):
                           check=False, cwd=ROOT, **options)
 
 
+def shell(arguments):
+    """The command line as a shell runs it, with its redirections."""
+    return subprocess.run(f'"{sys.executable}" -m schedlang {arguments}', shell=True, capture_output=True, text=True,
+                          check=False, cwd=ROOT)
+
+
 def test_a_reader_that_goes_away_is_no_error():
     code = "import sys; from schedlang.cli.main import main; sys.exit(main(['explain', '--list']))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -141,6 +147,21 @@ def test_a_reader_that_goes_away_is_no_error():
     process.stdout.close()
     errors = process.stderr.read()
     assert process.wait() in (main.EXIT_BROKEN_PIPE, -signal.SIGPIPE) and errors == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(("redirected", "status", "said"), [
+    (">&-", 2, "it is closed"), (">/dev/full", 2, "No space left"), (">&- 2>&-", 2, ""),
+    (">/dev/full 2>/dev/full", 2, ""), ("2>&-", 0, ""), ("2>/dev/full", 0, "")])
+def test_output_that_cannot_be_written_is_said_in_a_line(redirected, status, said):
+    done = shell(f"explain --list {redirected}")
+    assert done.returncode == status and "Traceback" not in done.stderr and said in done.stderr
+    assert done.stderr.count("\n") == bool(said)
+
+
+def test_input_that_is_closed():
+    done = shell("fmt - <&-")
+    assert done.returncode == 2 and "the standard input is closed" in done.stderr
 
 
 def test_output_that_cannot_be_encoded_is_replaced():
