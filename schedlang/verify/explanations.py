@@ -115,12 +115,15 @@ class _Explainer:
 
     def _root(self, past: History) -> int:
         """The wrong result that a wrong result is only a copy of: as long as all it holds came by one plain write, from
-        the final value of another wrong result, that other one is to be explained."""
+        the final value of another wrong result that must hold the same, that other one is to be explained."""
         at, writers = past.location, past.writers
         seen = {at}
+        must = list(self.conditions.expected(self._result(at)))
         while len(writers) == 1 and writers[0] in past.copied:
             source, writers = past.copied[writers[0]]
             if source in seen or not writers or writers[-1] != self.last[source] or self._result(source) == NONE:
+                break
+            if list(self.conditions.expected(self._result(source))) != must:
                 break
             at = source
             seen.add(at)
