@@ -69,7 +69,7 @@ def collective(d: Declarations, s: t.CollectiveStmt) -> Collective:
         assert isinstance(value, int)
         if not 0 <= value < d.ranks:
             raise fail(
-                "SL222", f"root {value} is not among the ranks 0..{d.ranks - 1}", given["root"].span, d.root
+                "SL222", f"root {value} is not among the ranks 0 to {d.ranks - 1}", given["root"].span, d.root
             )
         root = value
     if "counts" in given:

@@ -60,7 +60,7 @@ def _ranks(run: Statements, value: t.EnsureMany, frame: Frame) -> tuple[Array, A
         raise fail("SL203", f"`{value.ranks.span.text}` is no list of ranks", value.ranks.span, frame)
     ranks = items.content.data[runs(np.asarray(items.start), counts)]
     turn = np.repeat(np.arange(frame.n), counts)
-    for wrong, word in ((ranks < 0) | (ranks >= run.ranks), f"is not among the ranks 0..{run.ranks - 1}"), \
+    for wrong, word in ((ranks < 0) | (ranks >= run.ranks), f"is not among the ranks 0 to {run.ranks - 1}"), \
             (_repeated(turn, ranks, run.ranks), "is named twice"):
         if wrong.any():
             i = int(np.argmax(wrong))

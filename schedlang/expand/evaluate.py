@@ -403,4 +403,4 @@ class Evaluator:
 
 
 def _elements_text(n: int) -> str:
-    return f"{n} element{'' if n == 1 else 's'}" + (f" (0..{n - 1})" if n else "")
+    return f"{n} element{'' if n == 1 else 's'}" + (f" (0 to {n - 1})" if n else "")

@@ -243,7 +243,7 @@ class Statements:
                     return Col(value.data, max(lo, 0), min(hi, self.ranks - 1))
             raise fail(
                 "SL222",
-                lambda i: f"rank {cell_at(value, i)} is not among the ranks 0..{self.ranks - 1}",
+                lambda i: f"rank {cell_at(value, i)} is not among the ranks 0 to {self.ranks - 1}",
                 node.span,
                 frame,
                 bad,
@@ -368,4 +368,4 @@ def cell_at(v: int | Col, turn: int) -> int:
 
 def chunks_text(n: int) -> str:
     """How many chunks a buffer has, for messages."""
-    return f"{n} chunk{'' if n == 1 else 's'}" + (f" (0..{n - 1})" if n else "")
+    return f"{n} chunk{'' if n == 1 else 's'}" + (f" (0 to {n - 1})" if n else "")

@@ -260,7 +260,7 @@ def _rank_map(run: Statements, s: t.Use, frame: Frame, on: Items, q: int) -> Arr
         bad = np.asarray(wrong.any(1))
         raise fail(
             "SL222",
-            lambda i: f"rank {int(ranks[i][wrong[i]][0])} is not among the ranks 0..{run.ranks - 1}",
+            lambda i: f"rank {int(ranks[i][wrong[i]][0])} is not among the ranks 0 to {run.ranks - 1}",
             span,
             frame,
             bad,

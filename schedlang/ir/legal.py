@@ -85,7 +85,7 @@ def _header(table: OpTable) -> str | None:
     if c.op is None and kind.reduces and kind.family != "custom":
         return f"{c.name} needs an op: one of {', '.join(REDUCE_OPS)}"
     if kind.rooted and (c.root is None or not 0 <= c.root < table.ranks):
-        return f"root is {c.root}; {c.name} needs one of the ranks 0..{table.ranks - 1}"
+        return f"root is {c.root}; {c.name} needs one of the ranks 0 to {table.ranks - 1}"
     if not 0 <= table.chunks <= _MANY:
         return f"chunks is {table.chunks}"
     return _counts(table) or _buffers(table) or _ensures(table) or _columns(table)
@@ -257,8 +257,8 @@ def _past_end_text(t: OpTable, row: int) -> str:
     used = [(int(t.buffer[row]), int(t.chunk[row])), (int(t.from_buffer[row]), int(t.from_chunk[row]))]
     buffer, chunk = next((b, c) for b, c in used if b != NONE and not 0 <= c <= t.buffers[b].chunks - count)
     size = t.buffers[buffer].chunks
-    what = f"chunk {chunk}" if count == 1 else f"chunks {chunk}..{chunk + count - 1}"
-    there = f"{size} chunks (0..{size - 1})" if size > 1 else "1 chunk (0)" if size else "no chunks"
+    what = f"chunk {chunk}" if count == 1 else f"chunks {chunk} to {chunk + count - 1}"
+    there = f"{size} chunks (0 to {size - 1})" if size > 1 else "1 chunk (0)" if size else "no chunks"
     return f"{what} of {t.buffers[buffer].name}, which has {there}"
 
 
@@ -279,7 +279,7 @@ def _elsewhere_text(t: OpTable, row: int) -> str:
 def _rank_text(t: OpTable, row: int) -> str:
     rank = int(t.rank[row])
     bad = rank if not 0 <= rank < t.ranks else int(t.peer[row])
-    there = f"{t.ranks} ranks (0..{t.ranks - 1})" if t.ranks > 1 else "1 rank (0)"
+    there = f"{t.ranks} ranks (0 to {t.ranks - 1})" if t.ranks > 1 else "1 rank (0)"
     return f"rank {bad}, but the world has {there}"
 
 

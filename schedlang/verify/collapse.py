@@ -53,13 +53,11 @@ def note(table: OpTable, row: int, before: str) -> Note:
     return Note(before + words.sentence(table, row), table.origin(row)[0])
 
 
-def numbers(values: Iterable[int], limit: int = 6) -> str:
+def numbers(values: Array | Iterable[int], limit: int = 6) -> str:
     """Whole numbers, ascending, runs drawn together: ``0..2, 4, 7..9``; more than ``limit`` runs are cut short."""
-    runs: list[list[int]] = []
-    for value in sorted(set(values)):
-        if runs and value == runs[-1][1] + 1:
-            runs[-1][1] = value
-        else:
-            runs.append([value, value])
-    text = ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}..{b}" for a, b in runs[:limit])
-    return text + (f" and {sum(b - a + 1 for a, b in runs[limit:])} more" if len(runs) > limit else "")
+    there = np.unique(values if isinstance(values, np.ndarray) else np.array(list(values), np.int64))
+    breaks = np.flatnonzero(np.diff(there) != 1) + 1
+    runs = [(int(run[0]), int(run[-1])) for run in np.split(there, breaks[:limit]) if len(run)]
+    text = ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a} to {b}" for a, b in runs[:limit])
+    left = len(there) - int(breaks[limit - 1]) if len(breaks) >= limit else 0
+    return text + (f" and {left} more" if left else "")

@@ -122,13 +122,13 @@ def test_random_tables_are_of_good_form(table):
 
 
 @pytest.mark.parametrize("column, row, value, code, says", [
-    ("rank", 3, 3, "SL222", "rank 3, but the world has 3 ranks (0..2)"),
+    ("rank", 3, 3, "SL222", "rank 3, but the world has 3 ranks (0 to 2)"),
     ("peer", 0, 3, "SL222", "rank 3"),
     ("peer", 0, -2, "SL222", "rank -2"),
     ("peer", 0, 0, "SL224", "rank 0 sends to itself"),
-    ("chunk", 0, 3, "SL221", "chunk 3 of data, which has 3 chunks (0..2)"),
+    ("chunk", 0, 3, "SL221", "chunk 3 of data, which has 3 chunks (0 to 2)"),
     ("chunk", 0, -1, "SL221", "chunk -1 of data"),
-    ("count", 0, 3, "SL221", "chunks 1..3 of data"),
+    ("count", 0, 3, "SL221", "chunks 1 to 3 of data"),
     ("from_chunk", 5, 1, "SL221", "chunk 1 of tmp, which has 1 chunk (0)"),
     ("rank", 7, 1, "SL306", "nothing records e[1, 2] on rank 1"),
 ])

@@ -195,7 +195,7 @@ def test_a_contribution_that_never_leaves_its_rank():
     steps = [[("reduce", "data", 0, r, 0, "data", 0)] for r in (1, 2)]
     found = the(verify(build("reduce", 4, steps, op="sum", root=0)), "SL501")
     assert "data[0] on rank 0 ends without chunk 0 of data from rank 3" in found.message
-    assert "holds chunk 0 of data from ranks 0..2" in found.message
+    assert "holds chunk 0 of data from ranks 0 to 2" in found.message
     assert found.location.line == 2
     assert "written last by rank 0, step 1: reduce data[0] from rank 2" in found.notes[0].message
     assert any("never leaves data[0] on rank 3" in n.message for n in found.notes)
