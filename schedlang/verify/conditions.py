@@ -12,6 +12,7 @@ different lengths say nothing about each other (`counts` that the source does no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -63,13 +64,17 @@ class Locations:
         rank, chunk = divmod(location - int(self.base[buffer]), described.chunks)
         return buffer, described.only if described.only is not None else rank, chunk
 
-    def ranks(self, locations: Array) -> Array:
-        """The rank of each location."""
+    def apart(self, locations: Array) -> tuple[Array, Array, Array]:
+        """As :meth:`where`, for each of many locations."""
         buffer = np.searchsorted(self.base, locations, side="right") - 1
         chunks = np.array([max(b.chunks, 1) for b in self.table.buffers], np.int64)
         only = np.array([NONE if b.only is None else b.only for b in self.table.buffers], np.int64)
-        rank = (locations - self.base[buffer]) // chunks[buffer]
-        return np.where(only[buffer] == NONE, rank, only[buffer])
+        rank, chunk = np.divmod(locations - self.base[buffer], chunks[buffer])
+        return buffer, np.where(only[buffer] == NONE, rank, only[buffer]), chunk
+
+    def ranks(self, locations: Array) -> Array:
+        """The rank of each location."""
+        return self.apart(locations)[1]
 
     def name(self, location: int) -> str:
         """``data[3] on rank 2``."""
@@ -120,6 +125,10 @@ class Conditions:
     def origin(self, contribution: int) -> int:
         """The location that starts with a contribution."""
         return int(self._origins[contribution])
+
+    def origins(self, contributions: Sequence[int]) -> tuple[Array, Array, Array]:
+        """Buffer, rank and chunk of the locations that start with contributions."""
+        return self.locations.apart(self._origins[np.asarray(contributions, np.int64)])
 
     @cached_property
     def _origins(self) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,17 +35,25 @@ def explain(table: OpTable, program: Program, conditions: Conditions, wrong: Wro
     return _Explainer(table, program, conditions, wrong).findings() if len(wrong.results) else []
 
 
-def contributions(conditions: Conditions, ids: Iterable[int]) -> str:
-    """Contributions in words: ``chunk 3 of data from ranks 0..2, 4``."""
-    by_chunk: dict[tuple[str, int], list[int]] = {}
-    for contribution in ids:
-        buffer, rank, chunk = conditions.locations.where(conditions.origin(contribution))
-        by_chunk.setdefault((conditions.locations.table.buffers[buffer].name, chunk), []).append(rank)
-    parts = [f"chunk {chunk} of {name} from rank{'s' if len(ranks) > 1 else ''} {collapse.numbers(ranks)}"
-             for (name, chunk), ranks in sorted(by_chunk.items())]
-    if not parts:
+def contributions(conditions: Conditions, ids: Sequence[int]) -> str:
+    """Contributions in words: ``chunk 3 of data from ranks 0 to 2, 4``."""
+    if not ids:
         return "nothing"
-    shown = parts if len(parts) <= 3 else [*parts[:2], f"{len(parts) - 2} more chunks"]
+    buffer, rank, chunk = conditions.origins(ids)
+    names = [b.name for b in conditions.locations.table.buffers]
+    place = np.argsort(np.argsort(names))[buffer]
+    order = np.lexsort((chunk, place))
+    begins = np.flatnonzero(np.diff(place[order], prepend=NONE) | np.diff(chunk[order], prepend=NONE))
+    ends = [*begins[1:].tolist(), len(order)]
+
+    def part(k: int) -> str:
+        ranks = rank[order[begins[k] : ends[k]]]
+        first = order[begins[k]]
+        return (f"chunk {chunk[first]} of {names[buffer[first]]} from rank{'s' if len(ranks) > 1 else ''} "
+                f"{collapse.numbers(ranks)}")
+
+    few = len(begins) <= 3
+    shown = [part(k) for k in range(len(begins) if few else 2)] + ([] if few else [f"{len(begins) - 2} more chunks"])
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
 
 
@@ -182,8 +190,8 @@ class _Explainer:
             rows.insert(0, row)
             message += words.origin(table, row)[1]
 
-        def plain(ids: Iterable[int]) -> list[list[object]]:
-            places = [conditions.locations.where(conditions.origin(i)) for i in ids]
+        def plain(ids: Sequence[int]) -> list[list[object]]:
+            places = zip(*(part.tolist() for part in conditions.origins(ids)), strict=True)
             return [[table.buffers[b].name, r, k] for b, r, k in places]
 
         buffer, rank, chunk = conditions.locations.where(past.location)

@@ -50,12 +50,15 @@ class History:
 
     def ids(self, bits: int) -> list[int]:
         """The contributions of a set of bits, ascending."""
-        return sorted(c for k, c in enumerate(self.contributions) if bits >> k & 1)
+        size = len(self.contributions) // 8 + 1
+        flags = np.unpackbits(np.frombuffer(bits.to_bytes(size, "little"), np.uint8), bitorder="little")
+        return sorted(self.contributions[k] for k in np.flatnonzero(flags).tolist())
 
     def bits(self, ids: list[int]) -> int:
         """The bits of contributions; those that never come near the location have none."""
-        place = {c: k for k, c in enumerate(self.contributions)}
-        return sum(1 << place[c] for c in set(ids) if c in place)
+        wanted = set(ids)
+        flags = np.array([c in wanted for c in self.contributions], np.bool_)
+        return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
 def history(program: Program, conditions: Conditions, location: int) -> History:

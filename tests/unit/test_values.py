@@ -462,3 +462,15 @@ def test_a_barrier_has_its_own_proof():
     assert verdict.ok and [p.name for p in verdict.proofs][-1] == "barrier"
     everyone = [[("send", "data", 0, r, p, "data", 0) for r in range(3) for p in range(3) if r != p]]
     assert errors(verify(build("barrier", 3, everyone))) == []
+
+
+def test_a_fault_of_a_large_world_is_explained_at_once():
+    import time
+
+    ranks = 30_000
+    steps = [[("reduce", "data", 0, r, 0, "data", 0)] for r in range(1, ranks - 1)]
+    table = build("reduce", ranks, steps, op="sum", root=0)
+    begin = time.process_time()
+    found = the(verify(table), "SL501")
+    assert f"without chunk 0 of data from rank {ranks - 1}:" in found.message
+    assert time.process_time() - begin < 5
