@@ -13,9 +13,9 @@ from schedlang.expand.choice import Choice, choices
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.expansion import Expansions, Failed
 from schedlang.expand.frame import Fail, Frame
-from schedlang.expand.parameters import assignments, converted, world
+from schedlang.expand.parameters import assignments, converted, listed, world
 from schedlang.expand.program import Program, did_you_mean, load_program, load_text
-from schedlang.expand.values import Array, Interval, Items, at
+from schedlang.expand.values import Array, Items, at
 from schedlang.ir.table import OpTable
 from schedlang.ops import MAX_OPS, REDUCE_OPS
 from schedlang.syntax import tree as t
@@ -146,9 +146,7 @@ def constant_value(expr: t.Expr) -> Value:
         return expr.id
     evaluate = Evaluator(MAX_OPS)
     try:
-        value = evaluate(expr, Frame(1), load_text("").root)
-        if isinstance(value, Interval):
-            value = evaluate.written(value, expr.span, Frame(1))
+        value = listed(evaluate(expr, Frame(1), load_text("").root), expr.span, Frame(1))
         plain: Value = at(value, 0) if isinstance(value, Items) else value  # type: ignore[assignment]
         return plain
     except Fail as why:

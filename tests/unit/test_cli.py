@@ -222,7 +222,8 @@ def test_bad_parameters(texts):
 
 
 @pytest.mark.parametrize("text", ["k=", "k=1 +", "k=f(", "k=(((", "k=x + 1", "k=1 // 0", "k=@",
-                                  f"k=0..{1 << 70}", "k=" + "9" * 5000 + "..3", "k=\N{FULLWIDTH DIGIT TWO}"])
+                                  f"k=0..{1 << 70}", "k=0..(1 << 40)",
+                                  "k=[x for x in 0..2 ** 21]", "k=" + "9" * 5000 + "..3", "k=\N{FULLWIDTH DIGIT TWO}"])
 def test_values_that_are_none(text):
     with pytest.raises(SchedError):
         common.parameters([text])
