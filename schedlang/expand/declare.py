@@ -244,8 +244,8 @@ class Declarations:
             if any(b.name == other.name for other in self.buffers):
                 raise fail("SL202", f"buffer `{b.name}` is declared twice", b.span, self.root)
             if not 0 <= chunks <= LARGEST:
-                raise fail("SL205", f"buffer `{b.name}` has {chunks} chunks; there can be 0 to {LARGEST:,}", b.chunks.span,
-                           self.root)
+                raise fail("SL205", f"buffer `{b.name}` has {chunks} chunks; there can be 0 to {LARGEST:,}",
+                           b.chunks.span, self.root)
             self.buffers.append(Buffer(b.name, chunks, s.place, b.name if b.name in RESERVED else "scratch"))
 
     def _verify(self, s: t.VerifyStmt) -> None:
