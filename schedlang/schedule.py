@@ -127,7 +127,7 @@ class Schedule:
         message names the rank), SL804 for a back end that cannot be used.
         """
         from schedlang.backend import find
-        from schedlang.calls import call
+        from schedlang.running.calls import call
 
         if op is not None:
             self.with_op(op)

@@ -11,13 +11,13 @@ from schedlang.backend import Progress
 from schedlang.backends.numpy.fit import lengths
 from schedlang.backends.numpy.moves import Plan, plan
 from schedlang.backends.numpy.tiles import Piece, execute
-from schedlang.binding import Ranges, bind, ends, starts
 from schedlang.diagnostics import SchedError, error
-from schedlang.dtypes import accumulator, named, require_defined
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
+from schedlang.running.binding import Ranges, bind, ends, starts
+from schedlang.running.dtypes import accumulator, named, require_defined
 from schedlang.verify.matching import match
-from schedlang.verify.order import order
+from schedlang.verify.timing.order import order
 
 MOVES_KEPT = 1 << 21
 """How many moves the plans that are kept may have together; the newest is kept in any case."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from schedlang.backends.numpy.moves import Plan
 from schedlang.backends.numpy.temporaries import spread
-from schedlang.binding import Bound, index_of, starts
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.running.binding import Bound, index_of, starts
 
 
 def lengths(table: OpTable, plan: Plan, bound: Bound) -> Array | None:

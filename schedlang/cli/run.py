@@ -15,8 +15,8 @@ from schedlang.diagnostics import Diagnostic, SchedError, error
 
 if TYPE_CHECKING:
     from schedlang.ir.table import OpTable
-    from schedlang.measure import Measurement
-    from schedlang.reference import Comparison
+    from schedlang.running.measure import Measurement
+    from schedlang.running.reference import Comparison
 
 PATIENCE = 1.0
 """Seconds after which a run shows a progress bar."""
@@ -53,11 +53,11 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
     """
-    from schedlang import inputs as make
     from schedlang.backend import find
-    from schedlang.calls import Call
-    from schedlang.dtypes import named
-    from schedlang.measure import measure
+    from schedlang.running import inputs as make
+    from schedlang.running.calls import Call
+    from schedlang.running.dtypes import named
+    from schedlang.running.measure import measure
     from schedlang.schedule import Schedule
 
     if sum(given is not None for given in (size, elements, source)) > 1:
@@ -81,7 +81,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
         with _progress_bar() as progress:
             taken = measure(table, arrays, runner, accumulate=accumulate, repeat=repeat, progress=progress)
         if check:
-            from schedlang.reference import compare
+            from schedlang.running.reference import compare
 
             compared = compare(table, arrays, taken.outputs, accumulate=accumulate)
     if output is not None:
@@ -157,7 +157,7 @@ def _json(table: OpTable, taken: Measurement, backend: str, accumulate: str | No
     import json
     import math
 
-    from schedlang.dtypes import accumulator
+    from schedlang.running.dtypes import accumulator
 
     c = table.collective
     params = {k: v.tolist() if hasattr(v, "tolist") else v for k, v in table.params.items()}

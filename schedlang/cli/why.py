@@ -17,7 +17,7 @@ from schedlang.render.words import operation, stream
 if TYPE_CHECKING:
     from schedlang.verify.matching import Matching
     from schedlang.verify.sends import Sends
-    from schedlang.verify.why import Hop, Moment
+    from schedlang.verify.timing.why import Hop, Moment
 
 _BECAUSE = {
     "lane": "then, on the same stream,",
@@ -70,7 +70,7 @@ def explain(tables: Iterable[tuple[Mapping[str, Any], OpTable]], names: tuple[st
 
 def lines(table: OpTable, matching: Matching, a: int, b: int, sends: Sends) -> Iterator[str]:
     """The chain from one row to the other, in either direction, an indented line a link; else that there is none."""
-    from schedlang.verify.why import path
+    from schedlang.verify.timing.why import path
 
     yield f"  A: {sentence(table, a)}"
     yield f"  B: {sentence(table, b)}"

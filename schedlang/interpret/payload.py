@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.dtypes import accumulator, named, of_array, require_defined
 from schedlang.interpret.conditions import Location, conditions
 from schedlang.interpret.outcome import Wrong
 from schedlang.interpret.sizes import Sizes, always_empty
 from schedlang.interpret.values import combiner, finish
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
+from schedlang.running.dtypes import accumulator, named, of_array, require_defined
 
 
 class Payload(Protocol):

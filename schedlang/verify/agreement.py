@@ -14,9 +14,9 @@ from schedlang.diagnostics import Diagnostic, Note, Severity
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import OpTable
 from schedlang.verify import collapse, words
-from schedlang.verify.conditions import Conditions
-from schedlang.verify.history import Tree, history
-from schedlang.verify.walk import Program, Walk
+from schedlang.verify.values.conditions import Conditions
+from schedlang.verify.values.history import Tree, history
+from schedlang.verify.values.walk import Program, Walk
 
 
 @dataclass(frozen=True)

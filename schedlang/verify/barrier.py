@@ -8,8 +8,8 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import words
-from schedlang.verify.order import Order
 from schedlang.verify.sends import depth_words
+from schedlang.verify.timing.order import Order
 
 WORDS = 1 << 22
 """How many 64-bit words of reachability are held at a time."""

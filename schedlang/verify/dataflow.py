@@ -15,11 +15,11 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify.agreement import Agreement, compare
-from schedlang.verify.conditions import Conditions
-from schedlang.verify.explanations import FOREIGN, MISSING, REPEATED, Wrong, explain
 from schedlang.verify.initialisation import uninitialised
-from schedlang.verify.records import PRIME, Fingerprints, Names, Sets, Trees, bits
-from schedlang.verify.walk import SPOILT, Program, Walk
+from schedlang.verify.values.conditions import Conditions
+from schedlang.verify.values.explanations import FOREIGN, MISSING, REPEATED, Wrong, explain
+from schedlang.verify.values.records import PRIME, Fingerprints, Names, Sets, Trees, bits
+from schedlang.verify.values.walk import SPOILT, Program, Walk
 
 Method = Literal["names", "sets", "fingerprints"]
 

@@ -13,10 +13,10 @@ from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import words
-from schedlang.verify.graph import Graph, build
 from schedlang.verify.matching import Matching
-from schedlang.verify.order import Order
 from schedlang.verify.sends import depth_words
+from schedlang.verify.timing.graph import Graph, build
+from schedlang.verify.timing.order import Order
 
 STARTS = 64
 """From so many places a shortest circle is sought."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import COLLECTIVES, Op
-from schedlang.verify.carriers import Carriers
-from schedlang.verify.conditions import Conditions
+from schedlang.verify.values.carriers import Carriers
+from schedlang.verify.values.conditions import Conditions
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import OpTable
 from schedlang.verify import collapse, words
-from schedlang.verify.conditions import Conditions
-from schedlang.verify.walk import ADD, READ, Program, Reads
+from schedlang.verify.values.conditions import Conditions
+from schedlang.verify.values.walk import ADD, READ, Program, Reads
 
 
 def uninitialised(table: OpTable, program: Program, conditions: Conditions, reads: Reads) -> Iterator[Diagnostic]:

@@ -10,9 +10,9 @@ from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
-from schedlang.verify.carriers import Carriers
-from schedlang.verify.conditions import Conditions
-from schedlang.verify.walk import Program, Walk
+from schedlang.verify.values.carriers import Carriers
+from schedlang.verify.values.conditions import Conditions
+from schedlang.verify.values.walk import Program, Walk
 
 
 def shorter_parts(table: OpTable, program: Program, conditions: Conditions) -> list[Diagnostic]:

@@ -13,8 +13,8 @@ from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
-from schedlang.verify.lanes import Lanes
 from schedlang.verify.sends import DEFAULT, Sends
+from schedlang.verify.timing.lanes import Lanes
 
 SHOWN = 16
 """How many statements with unmatched or ill-matched operations are described one by one; the last one counts those left
@@ -117,7 +117,7 @@ def match(table: OpTable, sends: Sends = DEFAULT) -> Matching:
     ends = connections(table, lanes)
     ambiguous: list[Diagnostic] = []
     if _shared(lanes, ends):
-        from schedlang.verify import pairing  # only connections shared by lanes need the graphs that stand behind it
+        from schedlang.verify.timing import pairing  # only connections shared by lanes need the graphs that stand behind it
 
         ends, ambiguous = pairing.settle(table, lanes, ends, sends)
     partner = pair(table, ends)

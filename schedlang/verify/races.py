@@ -15,9 +15,9 @@ from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import words
-from schedlang.verify.order import Order
-from schedlang.verify.reach import Reach
 from schedlang.verify.sends import depth_words
+from schedlang.verify.timing.order import Order
+from schedlang.verify.timing.reach import Reach
 
 BLOCK = 1 << 20
 """About so many accesses to chunks are looked at together."""

@@ -16,8 +16,8 @@ from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
-from schedlang.verify.conditions import Conditions
-from schedlang.verify.lanes import Lanes
+from schedlang.verify.timing.lanes import Lanes
+from schedlang.verify.values.conditions import Conditions
 
 
 @dataclass(frozen=True)

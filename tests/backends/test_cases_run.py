@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from schedlang import reference
 from schedlang.backends.numpy import backend
 from schedlang.interpret import backend as interpreter
+from schedlang.running import reference
 from tests.backends.worlds import assert_same_bits, some_inputs, some_layout
 from tests.test_cases import CASES, expanded, judge, read_case
 

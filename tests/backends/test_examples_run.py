@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schedlang import reference
 from schedlang.backends.numpy import backend
 from schedlang.expand import cases, expand, load_program
 from schedlang.interpret import backend as interpreter
+from schedlang.running import reference
 from tests.backends.worlds import assert_same_bits, some_inputs, some_layout
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedlang import reference
 from schedlang.backends import numpy as numpy_backend
 from schedlang.backends.numpy import backend, tiles
 from schedlang.backends.numpy.moves import plan
 from schedlang.backends.numpy.temporaries import colour
 from schedlang.diagnostics import SchedError
-from schedlang.dtypes import DTYPES, require_defined
 from schedlang.interpret import backend as interpreter
 from schedlang.interpret import interpret
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Buffer, Collective, Ensures
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
+from schedlang.running import reference
+from schedlang.running.dtypes import DTYPES, require_defined
 from tests import strategies, tables
 from tests.backends.worlds import assert_same_bits, some_inputs, some_layout
 

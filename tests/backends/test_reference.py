@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedlang import reference
 from schedlang.backends.numpy import backend
-from schedlang.binding import bind
-from schedlang.dtypes import DTYPES
 from schedlang.ir.buffers import standard_buffers
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Collective
+from schedlang.running import reference
+from schedlang.running.binding import bind
+from schedlang.running.dtypes import DTYPES
 from tests import tables
 from tests.backends.worlds import some_inputs
 

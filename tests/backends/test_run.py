@@ -11,15 +11,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from schedlang import bandwidth, inputs
 from schedlang.backend import Backend, find, names
 from schedlang.backends.numpy import NumpyBackend
 from schedlang.cli.main import main
 from schedlang.diagnostics import SchedError
-from schedlang.dtypes import DTYPES, named
 from schedlang.ir import json as table_json
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Collective
+from schedlang.running import bandwidth, inputs
+from schedlang.running.dtypes import DTYPES, named
 from tests import tables
 from tests.backends.test_calls import direct
 

@@ -4,10 +4,10 @@ import random
 
 import numpy as np
 
-from schedlang.binding import starts
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES
+from schedlang.running.binding import starts
 
 
 def some_layout(table: OpTable, rng: random.Random, most: int = 40) -> Layout:

@@ -8,9 +8,10 @@ from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import NONE, Buffer, Collective, Site
 from schedlang.ops import Op
 from schedlang.source import Place
-from schedlang.verify import barrier, deadlock, races, rounds, why
+from schedlang.verify import barrier, deadlock, races
 from schedlang.verify.matching import match
-from schedlang.verify.order import DEFAULT, Sends, order
+from schedlang.verify.timing import rounds, why
+from schedlang.verify.timing.order import DEFAULT, Sends, order
 from tests.tables import allreduce, ring
 
 

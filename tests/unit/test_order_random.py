@@ -10,11 +10,12 @@ import pytest
 
 from schedlang.ir.table import NONE
 from schedlang.ops import Op
-from schedlang.verify import barrier, deadlock, races, rounds, why
-from schedlang.verify.graph import build
+from schedlang.verify import barrier, deadlock, races
 from schedlang.verify.matching import match
-from schedlang.verify.order import order
 from schedlang.verify.sends import Sends
+from schedlang.verify.timing import rounds, why
+from schedlang.verify.timing.graph import build
+from schedlang.verify.timing.order import order
 from tests.tables import allreduce
 from tests.unit.order_oracle import Oracle, random_table
 
@@ -276,7 +277,7 @@ def numbered_table(random, ranks=3, streams=2):
 def test_numbers_prove_what_the_graph_finds(monkeypatch):
     """Also where they are wrong: numbers that prove something are never taken on trust."""
     random, outcomes = Random(11), Counter()
-    module = import_module("schedlang.verify.order")
+    module = import_module("schedlang.verify.timing.order")
     for k in range(600):
         bare, number = numbered_table(random) if k % 2 else (random_table(random), None)
         if number is None:

@@ -13,12 +13,12 @@ from schedlang.ir import legal
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective, Ensures
 from schedlang.verify import dataflow, matching, verify
-from schedlang.verify.carriers import carriers
-from schedlang.verify.conditions import conditions
-from schedlang.verify.order import order
 from schedlang.verify.sends import DEFAULT, Sends
 from schedlang.verify.steps import steps
-from schedlang.verify.walk import Program
+from schedlang.verify.timing.order import order
+from schedlang.verify.values.carriers import carriers
+from schedlang.verify.values.conditions import conditions
+from schedlang.verify.values.walk import Program
 
 SPOILT = Counter(["spoilt"]), ()
 """What comes from something uninitialised: it is reported where it was read, and nothing more is said of it."""

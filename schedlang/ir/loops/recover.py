@@ -12,8 +12,8 @@ import numpy as np
 from schedlang.ir.loops.fold import Leaf, Repeat, fold
 from schedlang.ir.loops.formulas import Formula, Lookup, Modular, fit
 from schedlang.ir.loops.nests import Lanes, Loop, Part, Program, Statement, Step, statements
+from schedlang.ir.reverse.timeline import nodes
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.timeline import nodes
 from schedlang.ops import Op
 
 _MOST_SPLIT = 1 << 16

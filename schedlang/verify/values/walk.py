@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from schedlang.ir.table import NONE, Array
-from schedlang.verify.carriers import Carriers
-from schedlang.verify.conditions import Conditions
+from schedlang.verify.values.carriers import Carriers
+from schedlang.verify.values.conditions import Conditions
 
 READ, OPERATE, PASS, PUT, ADD = range(5)
 """The events of a walk: read the source, read the operand, pass on what a receive yields, write, combine."""

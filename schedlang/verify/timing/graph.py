@@ -15,8 +15,8 @@ import numpy as np
 
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
-from schedlang.verify.lanes import Lanes, records
 from schedlang.verify.matching import Matching
+from schedlang.verify.timing.lanes import Lanes, records
 
 THIN = 32
 """Below so many nodes a level, plain Python is faster than NumPy."""

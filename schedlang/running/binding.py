@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.dtypes import Dtype, named, of_array
 from schedlang.ir.buffers import Locations, initialised, results
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
+from schedlang.running.dtypes import Dtype, named, of_array
 
 Ranges = list[dict[str, range]]
 """Per rank: chunks of a buffer, by its name."""

@@ -9,11 +9,11 @@ from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
-from schedlang.verify.lanes import Lanes, records
 from schedlang.verify.matching import Connections, Matching, connection_keys, pair
-from schedlang.verify.order import Order, order
-from schedlang.verify.reach import Reach
 from schedlang.verify.sends import Sends, depth_words
+from schedlang.verify.timing.lanes import Lanes, records
+from schedlang.verify.timing.order import Order, order
+from schedlang.verify.timing.reach import Reach
 
 SHOWN = 16
 """How many ends of connections, of different statements, are described one by one."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.verify.lanes import records
-from schedlang.verify.order import Order
+from schedlang.verify.timing.lanes import records
+from schedlang.verify.timing.order import Order
 
 CELLS = 1 << 24
 """How many int32 cells a pass may hold at a time."""

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.arrays import Taken, is_array, shape_of, take
 from schedlang.backend import Backend, Progress
-from schedlang.binding import starts
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
+from schedlang.running.arrays import Taken, is_array, shape_of, take
+from schedlang.running.binding import starts
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.buffers import Locations, results
+from schedlang.ir.reverse.timeline import Timeline
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.timeline import Timeline
 from schedlang.ops import MAX_OPS, Op
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.dtypes import DTYPES, Dtype, of_array
 from schedlang.ir.table import Array
+from schedlang.running.dtypes import DTYPES, Dtype, of_array
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from schedlang.diagnostics import SchedError
 from schedlang.ir import legal
 from schedlang.ir.buffers import standard_buffers
-from schedlang.ir.json_text import INT64, Bad, Reader, integer, list_in, member, name_in, object_in, place_in, shown
+from schedlang.ir.json.text import INT64, Bad, Reader, integer, list_in, member, name_in, object_in, place_in, shown
 from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, Ensures, OpTable, Site
 from schedlang.ops import COLLECTIVES, REDUCE_OPS, Op
 from schedlang.source import Location, Place

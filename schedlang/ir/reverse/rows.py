@@ -7,9 +7,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from schedlang.ir.liveness import Flow
+from schedlang.ir.reverse.liveness import Flow
+from schedlang.ir.reverse.timeline import nodes, wait_pairs
 from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, OpTable, constant
-from schedlang.ir.timeline import nodes, wait_pairs
 from schedlang.ops import Op
 
 

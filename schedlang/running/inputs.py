@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.binding import starts
 from schedlang.diagnostics import SchedError, error
-from schedlang.dtypes import Dtype
 from schedlang.files import write_file
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
+from schedlang.running.binding import starts
+from schedlang.running.dtypes import Dtype
 
 DEFAULT_ELEMENTS = 1 << 18
 

@@ -11,9 +11,9 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import collapse, words
-from schedlang.verify.conditions import Conditions
-from schedlang.verify.history import History, Trail, history, trail
-from schedlang.verify.walk import ADD, PUT, Program
+from schedlang.verify.values.conditions import Conditions
+from schedlang.verify.values.history import History, Trail, history, trail
+from schedlang.verify.values.walk import ADD, PUT, Program
 
 MISSING, REPEATED, FOREIGN = 1, 2, 3
 """What is wrong with a result: something is missing; something is held twice; something does not belong there."""

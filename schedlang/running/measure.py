@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schedlang import bandwidth
 from schedlang.backend import Backend, Progress
-from schedlang.binding import bind
-from schedlang.dtypes import Dtype
 from schedlang.ir.table import Array, OpTable
+from schedlang.running import bandwidth
+from schedlang.running.binding import bind
+from schedlang.running.dtypes import Dtype
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from ml_dtypes import finfo
 
-from schedlang.binding import Bound, bind, ends, starts
-from schedlang.dtypes import Dtype, accumulator
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
+from schedlang.running.binding import Bound, bind, ends, starts
+from schedlang.running.dtypes import Dtype, accumulator
 
 BLOCK = 1 << 20
 """Elements compared at a time, so that memory stays small."""

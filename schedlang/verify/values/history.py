@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schedlang.ir.table import NONE, Array
-from schedlang.verify.conditions import Conditions
-from schedlang.verify.records import Traces
-from schedlang.verify.walk import ADD, OPERATE, PASS, PUT, READ, Program, Walk, backwards
+from schedlang.verify.values.conditions import Conditions
+from schedlang.verify.values.records import Traces
+from schedlang.verify.values.walk import ADD, OPERATE, PASS, PUT, READ, Program, Walk, backwards
 
 Tree = int | tuple[object, object]
 """A contribution, or two trees added."""

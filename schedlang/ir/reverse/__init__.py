@@ -18,12 +18,12 @@ import numpy as np
 
 from schedlang.diagnostics import Note, SchedError, error
 from schedlang.ir.buffers import initialised
-from schedlang.ir.liveness import Flow
 from schedlang.ir.origin import at_row, row_note
-from schedlang.ir.reverse_rows import Way, reversed_table
+from schedlang.ir.reverse.liveness import Flow
+from schedlang.ir.reverse.rows import Way, reversed_table
+from schedlang.ir.reverse.timeline import CannotRun, timeline
+from schedlang.ir.reverse.transpose import transposed
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.timeline import CannotRun, timeline
-from schedlang.ir.transpose import transposed
 from schedlang.ir.words import chunks_text, row_text, turn_text
 from schedlang.ops import Op
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
-from schedlang.verify.graph import Graph, build
-from schedlang.verify.lanes import records
 from schedlang.verify.matching import Matching
-from schedlang.verify.order import Order
+from schedlang.verify.timing.graph import Graph, build
+from schedlang.verify.timing.lanes import records
+from schedlang.verify.timing.order import Order
 
 
 def critical_path(table: OpTable, matching: Matching, order: Order) -> int | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.ir.json_read import loads as loads
+from schedlang.ir.json.read import loads as loads
 from schedlang.ir.table import COLUMNS, NONE, Array, Ensures, OpTable
 from schedlang.ops import Op
 from schedlang.source import Location
