@@ -42,7 +42,7 @@ test: $(VENV)/.test
 
 nightly: $(VENV)/.test
 	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
-	$(bin)/python -m pytest -m nightly $(PYTEST_ARGS)
+	$(bin)/python -m pytest -s -m nightly $(PYTEST_ARGS)
 
 lint: ruff types imports
 
