@@ -7,7 +7,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from schedlang.ir.buffers import Locations, initialised
+from schedlang.ir.buffers import initialised
+from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import Op
 

@@ -9,6 +9,7 @@ import numpy as np
 from schedlang.expand.frame import fail
 from schedlang.expand.program import did_you_mean
 from schedlang.expand.values import Array, Interval, Items, Value, as_items, longest, plain
+from schedlang.ir.buffers import STANDARD, standard_buffers
 from schedlang.ir.table import Buffer, Collective
 from schedlang.ops import COLLECTIVES, REDUCE_OPS, CollectiveKind
 from schedlang.syntax import tree as t
@@ -33,7 +34,7 @@ def operator_hint(word: str) -> str:
 
 def buffer_hint(statement: t.CollectiveStmt, kind: CollectiveKind, name: str) -> str | None:
     """How to mend a place in `data`, `input` or `output` where the collective has no such buffer."""
-    if name not in ("data", "input", "output"):
+    if name not in STANDARD:
         return None
     whole = f"{statement.name} works in `data`"
     parts = f"{statement.name} reads `input` and leaves its result in `output`"
@@ -208,15 +209,7 @@ def collective_buffers(d: Declarations, c: Collective) -> list[Buffer]:
             d.root,
             help=f"take a multiple of {n}",
         )
-    if c.inplace:
-        return [Buffer("data", chunks, role="data")]
-
-    def one(name: str) -> Buffer:
-        long = kind.long in (None, "both", name)
-        only = c.root if kind.rooted and kind.long == name else None
-        return Buffer(name, chunks if long else chunks // n, role=name, only=only)
-
-    return [one("input"), one("output")]
+    return list(standard_buffers(c, n, chunks))
 
 
 def _ensures(body: tuple[t.Stmt, ...]) -> list[t.Ensure]:

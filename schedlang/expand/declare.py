@@ -15,13 +15,13 @@ from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Findings, Frame, fail, shown_at
 from schedlang.expand.program import Module, did_you_mean
 from schedlang.expand.values import POISON, Array, Col, Poison, Value
+from schedlang.ir.buffers import STANDARD
 from schedlang.ir.table import Buffer, Collective
 from schedlang.ir.words import shown
 from schedlang.ops import COLLECTIVES, CollectiveKind
 from schedlang.syntax import tree as t
 
 LARGEST = (1 << 31) - 1
-RESERVED = ("data", "input", "output")
 
 
 class Root(Frame):
@@ -238,7 +238,7 @@ class Declarations:
         for b in s.buffers:
             chunks = self.evaluate.integer(b.chunks, self.root, self.module)
             assert isinstance(chunks, int)
-            if b.name in RESERVED and self.kind.family != "custom":
+            if b.name in STANDARD and self.kind.family != "custom":
                 raise fail("SL202", f"`{b.name}` is a name for the buffers of the collective itself", b.span, self.root,
                            help="give the scratch buffer another name")
             if any(b.name == other.name for other in self.buffers):
@@ -246,7 +246,7 @@ class Declarations:
             if not 0 <= chunks <= LARGEST:
                 raise fail("SL205", f"buffer `{b.name}` has {chunks} chunks; there can be 0 to {LARGEST:,}",
                            b.chunks.span, self.root)
-            self.buffers.append(Buffer(b.name, chunks, s.place, b.name if b.name in RESERVED else "scratch"))
+            self.buffers.append(Buffer(b.name, chunks, s.place, b.name if b.name in STANDARD else "scratch"))
 
     def _verify(self, s: t.VerifyStmt) -> None:
         known = [p.name for p in self.schedule.params]

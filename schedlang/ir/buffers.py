@@ -1,16 +1,21 @@
 """What a collective says of its buffers: which there are, where values start and where results must end.
 
-A *location* is one chunk of one buffer on one rank. Locations are numbered flat: see :class:`Locations`.
+Which values must end where: ``verify/values/conditions.py``, and, written by itself so that each is the other's test,
+``interpret/conditions.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from schedlang.ir.locations import Locations
 from schedlang.ir.table import Array, Buffer, Collective, OpTable
 from schedlang.ops import COLLECTIVES
+
+STANDARD = ("data", "input", "output")
+"""The names of a collective's own buffers; so called, a buffer of `custom` has that role, too."""
 
 
 def standard_buffers(collective: Collective, ranks: int, chunks: int) -> tuple[Buffer, ...]:
@@ -45,75 +50,75 @@ def standard_buffers(collective: Collective, ranks: int, chunks: int) -> tuple[B
     return tuple(Buffer(n, size[n], role=n, only=only[n]) for n in ("input", "output"))
 
 
-class Locations:
-    """A flat numbering of all locations: buffer by buffer, within it rank by rank, within it chunk by chunk.
-
-    ``total``: how many there are. Memory is counted as if every rank had every buffer.
+@dataclass(frozen=True)
+class Extent:
+    """Chunks of one buffer on some ranks: all of them, or with ``own`` block r on rank r, where the buffer is one
+    block of ``chunks / ranks`` chunks for each rank. ``ranks`` ascends.
     """
 
-    def __init__(self, ranks: int, buffers: Sequence[Buffer]) -> None:
-        self.ranks = ranks
-        self.size = np.array([b.chunks for b in buffers], np.int64)
-        self.base = np.concatenate(([0], np.cumsum(self.size * ranks)))[: len(buffers)]
-        self.total = int(self.size.sum()) * ranks
+    buffer: int
+    ranks: range
+    chunks: int
+    own: bool = False
 
-    def at(self, buffer: Array, rank: Array, chunk: Array) -> Array:
-        """The numbers (int64) of locations; arguments broadcast. Nothing is checked."""
-        numbers: Array = self.base[buffer] + np.asarray(rank, np.int64) * self.size[buffer] + chunk
-        return numbers
+    def on(self, rank: int) -> range:
+        """The chunks on one of the ranks."""
+        return range(rank * self.chunks, (rank + 1) * self.chunks) if self.own else range(self.chunks)
 
-    def of_buffer(self, flags: Array, buffer: int) -> Array:
-        """The part of a flat array that belongs to one buffer, as a view of shape (ranks, chunks)."""
-        start, size = int(self.base[buffer]), int(self.size[buffer])
-        return flags[start : start + self.ranks * size].reshape(self.ranks, size)
+    def cells(self) -> tuple[Array, Array, Array]:
+        """Rank, chunk, and chunk within what the rank has here, of each location, rank by rank: int64."""
+        ranks = np.arange(self.ranks.start, self.ranks.stop, dtype=np.int64)
+        rank, within = np.repeat(ranks, self.chunks), np.tile(np.arange(self.chunks, dtype=np.int64), len(ranks))
+        return rank, rank * self.chunks + within if self.own else within, within
+
+
+def starts(table: OpTable) -> tuple[Extent, ...]:
+    """What the precondition initialises."""
+    collective, kind = table.collective, COLLECTIVES[table.collective.name]
+    own = kind.long == "output"
+    return _extents(table, ("input", "data"), own, collective.root if kind.name in ("broadcast", "scatter") else None)
+
+
+def ends(table: OpTable) -> tuple[Extent, ...]:
+    """What the postcondition speaks of; nothing for a barrier, and of `custom` its ``ensures`` say it."""
+    collective, kind = table.collective, COLLECTIVES[table.collective.name]
+    if kind.family in ("custom", "barrier"):
+        return ()
+    own = kind.long == "input"
+    return _extents(table, ("output", "data"), own, collective.root if kind.name in ("reduce", "gather") else None)
+
+
+def _extents(table: OpTable, roles: tuple[str, ...], own: bool, root: int | None) -> tuple[Extent, ...]:
+    """The buffers of some roles; ``own``: of `data` only the own blocks."""
+    ranks = range(table.ranks) if root is None else range(root, root + 1)
+    return tuple(Extent(i, ranks, b.chunks // table.ranks, True) if own and b.role == "data"
+                 else Extent(i, ranks, b.chunks) for i, b in enumerate(table.buffers) if b.role in roles)
 
 
 def initialised(table: OpTable) -> Array:
     """Which locations the precondition initialises: bool, one entry a location in the order of :class:`Locations`."""
-    kind = COLLECTIVES[table.collective.name]
-    flags = _none(table)
-    for index, buffer in _of(table, "input", "data"):
-        part = Locations(table.ranks, table.buffers).of_buffer(flags, index)
-        if kind.name in ("broadcast", "scatter"):
-            part[table.collective.root] = True
-        elif kind.long == "output" and buffer.role == "data":
-            _own_blocks(part, table.ranks)
-        else:
-            part[:] = True
-    return flags
+    return _flags(table, starts(table))
 
 
 def results(table: OpTable) -> Array:
     """Which locations the postcondition speaks of: bool, one entry a location in the order of :class:`Locations`."""
-    kind = COLLECTIVES[table.collective.name]
-    flags, places = _none(table), Locations(table.ranks, table.buffers)
+    flags = _flags(table, ends(table))
     ensures = table.collective.ensures
-    if kind.family == "custom":
-        if ensures is not None:
-            flags[places.at(ensures.buffer, ensures.rank, ensures.chunk)] = True
-        return flags
-    if kind.family == "barrier":
-        return flags
-    for index, buffer in _of(table, "output", "data"):
-        part = places.of_buffer(flags, index)
-        if kind.name in ("reduce", "gather"):
-            part[table.collective.root] = True
-        elif kind.long == "input" and buffer.role == "data":
-            _own_blocks(part, table.ranks)
-        else:
-            part[:] = True
+    if ensures is not None:
+        flags[Locations(table.ranks, table.buffers).at(ensures.buffer, ensures.rank, ensures.chunk)] = True
     return flags
 
 
-def _none(table: OpTable) -> Array:
-    return np.zeros(Locations(table.ranks, table.buffers).total, bool)
-
-
-def _of(table: OpTable, *roles: str) -> list[tuple[int, Buffer]]:
-    return [(i, b) for i, b in enumerate(table.buffers) if b.role in roles]
-
-
-def _own_blocks(part: Array, ranks: int) -> None:
-    """Sets block r of rank r; ``part`` has shape (ranks, chunks)."""
-    own = np.arange(ranks)
-    part.reshape(ranks, ranks, -1)[own, own] = True
+def _flags(table: OpTable, extents: tuple[Extent, ...]) -> Array:
+    places = Locations(table.ranks, table.buffers)
+    flags = np.zeros(places.total, bool)
+    for extent in extents:
+        part = places.of_buffer(flags, extent.buffer)
+        if len(part) < table.ranks:     # only the root has it
+            part[:] = True
+        elif extent.own:
+            own = np.arange(table.ranks)
+            part.reshape(table.ranks, table.ranks, -1)[own, own] = True
+        else:
+            part[extent.ranks.start : extent.ranks.stop] = True
+    return flags

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.ir.buffers import standard_buffers
+from schedlang.ir.buffers import STANDARD, standard_buffers
 from schedlang.ir.origin import at_row, row_note
 from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, OpTable, Site
 from schedlang.ir.words import event_text, lane_text, location, row_text, turn_text
@@ -126,6 +126,10 @@ def _buffers(table: OpTable) -> str | None:
         if (given.role, given.only) != (buffer.role, buffer.only):
             return f"buffer {buffer.name} of {table.collective.name} has the role {given.role} and exists on " \
                    f"{'all ranks' if given.only is None else f'rank {given.only}'}"
+    if table.collective.name == "custom":
+        for buffer in table.buffers:
+            if buffer.role != (buffer.name if buffer.name in STANDARD else "scratch"):
+                return f"buffer {buffer.name} of custom has the role {buffer.role}"
     return None
 
 

@@ -5,13 +5,14 @@ Here arrays are NumPy's, one-dimensional, by buffer name and rank, as :class:`sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.ir.buffers import Locations, initialised, results
+from schedlang.ir import buffers
+from schedlang.ir.buffers import Extent
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
@@ -23,25 +24,24 @@ Ranges = list[dict[str, range]]
 
 def starts(table: OpTable) -> Ranges:
     """The chunks that the precondition initialises."""
-    return _ranges(table, initialised(table))
+    return _ranges(table, buffers.starts(table))
 
 
 def ends(table: OpTable) -> Ranges:
     """The chunks that the postcondition names; of `custom` the whole of each buffer an `ensure` names on that rank."""
-    return _ranges(table, results(table), whole=COLLECTIVES[table.collective.name].family == "custom")
+    ensures = table.collective.ensures
+    if ensures is None:
+        return _ranges(table, buffers.ends(table))
+    named = np.unique(np.stack([ensures.buffer, ensures.rank], 1), axis=0)
+    return _ranges(table, [Extent(b, range(r, r + 1), table.buffers[b].chunks) for b, r in named.tolist()])
 
 
-def _ranges(table: OpTable, flags: Array, whole: bool = False) -> Ranges:
+def _ranges(table: OpTable, extents: Iterable[Extent]) -> Ranges:
     found: Ranges = [{} for _ in range(table.ranks)]
-    places = Locations(table.ranks, table.buffers)
-    for index, buffer in enumerate(table.buffers):
-        part = places.of_buffer(flags, index)
-        if buffer.chunks == 0 or not part.any():
-            continue
-        first, number = part.argmax(axis=1), part.sum(axis=1)
-        for rank in np.flatnonzero(number).tolist():
-            start = int(first[rank])
-            found[rank][buffer.name] = range(buffer.chunks) if whole else range(start, start + int(number[rank]))
+    for extent in extents:
+        if extent.chunks:
+            for rank in extent.ranks:
+                found[rank][table.buffers[extent.buffer].name] = extent.on(rank)
     return found
 
 

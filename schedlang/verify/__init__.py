@@ -16,13 +16,14 @@ from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES
 from schedlang.verify import barrier, deadlock, facts, matching, races
 from schedlang.verify.dataflow import judge
+from schedlang.verify.ensures import ensured
 from schedlang.verify.lengths import elements, shorter_parts
 from schedlang.verify.sends import DEFAULT, Sends, depth_words
 from schedlang.verify.steps import steps
 from schedlang.verify.timing.order import Order, order
 from schedlang.verify.timing.rounds import critical_path
 from schedlang.verify.values.carriers import Carriers, carriers
-from schedlang.verify.values.conditions import Conditions, conditions, ensured
+from schedlang.verify.values.conditions import Conditions, conditions
 from schedlang.verify.values.walk import Program
 
 __all__ = ["DEFAULT", "Proof", "Sends", "Verdict", "verify"]

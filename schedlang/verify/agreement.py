@@ -46,7 +46,7 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     ours, theirs = history(program, conditions, here), history(program, conditions, there)
     chunks = np.unique(shared[bad])
     row = int(program.carriers.receiver[(theirs.writers or ours.writers)[-1]])
-    ranks = np.unique(places.ranks(conditions.results[bad]))
+    ranks = np.unique(places.ranks_of(conditions.results[bad]))
     notes = [Note(f"{places.name(at)} is {_written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
                   None if not past.writers else table.origin(int(program.carriers.receiver[past.writers[-1]]))[0])
              for at, past in ((here, ours), (there, theirs))]

@@ -117,7 +117,8 @@ def match(table: OpTable, sends: Sends = DEFAULT) -> Matching:
     ends = connections(table, lanes)
     ambiguous: list[Diagnostic] = []
     if _shared(lanes, ends):
-        from schedlang.verify.timing import pairing  # only connections shared by lanes need the graphs that stand behind it
+        # Imported here, for pairing asks for orders, which need matchings: of its guess.
+        from schedlang.verify.timing import pairing
 
         ends, ambiguous = pairing.settle(table, lanes, ends, sends)
     partner = pair(table, ends)

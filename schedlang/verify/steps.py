@@ -196,7 +196,7 @@ def _times(count: int) -> str:
 def _input_written(table: OpTable, writers: Array) -> list[Diagnostic]:
     found = []
     for index, buffer in enumerate(table.buffers):
-        if buffer.role != "input" and not (table.collective.name == "custom" and buffer.name == "input"):
+        if buffer.role != "input":
             continue
         rows = writers[table.buffer[writers] == index]
         if len(rows):

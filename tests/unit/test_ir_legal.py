@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from schedlang.expand import expand, load_text
 from schedlang.ir import legal
-from schedlang.ir.buffers import Locations, initialised, results, standard_buffers
+from schedlang.ir.buffers import initialised, results, standard_buffers
 from schedlang.ir.build import table_from_rows
+from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable
 from schedlang.source import Place
 from tests.strategies import arbitrary_tables, tables

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 
 from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir import legal
-from schedlang.ir.buffers import Locations, initialised, results, standard_buffers
+from schedlang.ir.buffers import initialised, results, standard_buffers
 from schedlang.ir.build import table_from_rows
+from schedlang.ir.locations import Locations
 from schedlang.ir.reverse import reverse
 from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable
 from schedlang.ops import Op

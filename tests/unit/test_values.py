@@ -35,7 +35,7 @@ def build(name, ranks, steps, chunks=1, op=None, root=None, inplace=True, scratc
         only = {"scatter": "input", "gather": "output"}.get(name)
         buffers = [Buffer(b, chunks // ranks if SHORT[name] == b else chunks, role=b, only=root if only == b else None)
                    for b in ("input", "output")]
-    buffers += [Buffer(b, size) for b, size in scratch]
+    buffers += [Buffer(b, size, role=b if b in ("data", "input", "output") else "scratch") for b, size in scratch]
     rows, at = [], {}
     for line, actions in enumerate(steps, 1):
         where = {"location": Place("x.sched", line)}

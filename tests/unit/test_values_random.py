@@ -156,7 +156,7 @@ def worlds(draw):
     if name == "allreduce":
         buffers = [Buffer("data", chunks, role="data")]
     elif name == "custom":
-        buffers = [Buffer("input", chunks), Buffer("output", chunks)]
+        buffers = [Buffer("input", chunks, role="input"), Buffer("output", chunks, role="output")]
     else:
         sizes = {"reduce_scatter": (chunks, m), "allgather": (m, chunks), "alltoall": (chunks, chunks)}[name]
         buffers = [Buffer("input", sizes[0], role="input"), Buffer("output", sizes[1], role="output")]

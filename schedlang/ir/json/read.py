@@ -10,7 +10,7 @@ import numpy as np
 
 from schedlang.diagnostics import SchedError
 from schedlang.ir import legal
-from schedlang.ir.buffers import standard_buffers
+from schedlang.ir.buffers import STANDARD, standard_buffers
 from schedlang.ir.json.text import INT64, Bad, Reader, integer, list_in, member, name_in, object_in, place_in, shown
 from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, Ensures, OpTable, Site
 from schedlang.ops import COLLECTIVES, REDUCE_OPS, Op
@@ -158,7 +158,7 @@ def _chunks(top: dict[str, Any], collective: Collective, ranks: int, buffers: tu
 
 def _with_roles(buffers: tuple[Buffer, ...], collective: Collective, ranks: int, chunks: int) -> tuple[Buffer, ...]:
     if collective.name == "custom":
-        return tuple(replace(b, role=b.name) if b.name in ("data", "input", "output") else b for b in buffers)
+        return tuple(replace(b, role=b.name) if b.name in STANDARD else b for b in buffers)
     try:
         wanted = {b.name: b for b in standard_buffers(collective, ranks, chunks)}
     except ValueError as e:

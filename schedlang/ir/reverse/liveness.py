@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.ir.buffers import Locations, results
+from schedlang.ir.buffers import results
+from schedlang.ir.locations import Locations
 from schedlang.ir.reverse.timeline import Timeline
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import MAX_OPS, Op

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify.matching import Matching
 from schedlang.verify.steps import Steps
 from schedlang.verify.timing.order import Order
-from schedlang.verify.values.conditions import Locations
 
 
 @dataclass(frozen=True)

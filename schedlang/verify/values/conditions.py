@@ -1,9 +1,10 @@
 """What each location holds before a schedule and must hold after it, as arrays.
 
-A *location* is one chunk of one buffer on one rank; locations are numbered (:class:`Locations`). A *contribution* is
-the initial value of one location. Its number is ``class * ranks + rank``: the class is the chunk of the collective's
-vector that it belongs to (in `custom`: the chunk of its own buffer, counted on through `input` and `data`), the rank is
-the one it starts on. So a sum over all ranks mixes contributions of one class only.
+A *location* is one chunk of one buffer on one rank; locations are numbered (:class:`schedlang.ir.locations.Locations`).
+Which of them hold values at the start and results at the end is said in :mod:`schedlang.ir.buffers`; what values, here.
+A *contribution* is the initial value of one location. Its number is ``class * ranks + rank``: the class is the chunk of
+the collective's vector that it belongs to (in `custom`: the chunk of its own buffer, counted on through `input` and
+`data`), the rank is the one it starts on. So a sum over all ranks mixes contributions of one class only.
 
 A *length* is a number such that a smaller one is a part that is never shorter and, for some element count, longer
 (language.md, Sizes: the first E mod chunks parts are one element longer). With :attr:`Conditions.unordered` two
@@ -15,71 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic, error
+from schedlang.ir.buffers import Extent, ends, starts
+from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import COLLECTIVES
-
-
-@dataclass(frozen=True)
-class Locations:
-    """Numbers 0..total for the locations of a table: ``base[buffer] + rank * stride[buffer] + chunk``.
-
-    A buffer that one rank only has takes the room of one rank (stride 0).
-    """
-
-    table: OpTable
-    base: Array
-    stride: Array
-    total: int
-
-    @classmethod
-    def of(cls, table: OpTable) -> Locations:
-        sizes = [b.chunks * (1 if b.only is not None else table.ranks) for b in table.buffers]
-        ends = np.cumsum([0, *sizes], dtype=np.int64)
-        stride = np.array([0 if b.only is not None else b.chunks for b in table.buffers], np.int64)
-        return cls(table, ends[:-1], stride, int(ends[-1]))
-
-    def at(self, buffer: Any, rank: Any, chunk: Any) -> Array:
-        """The numbers of locations; arguments broadcast."""
-        if np.ndim(buffer) and len(self.base) == 1:
-            buffer = 0
-        stride = self.stride[buffer]
-        place: Array = np.multiply(rank, stride, dtype=np.int64)
-        place += chunk
-        base = self.base[buffer]
-        if np.any(base):
-            place += base
-        return place
-
-    def where(self, location: int) -> tuple[int, int, int]:
-        """(buffer, rank, chunk) of a location."""
-        buffer = int(np.searchsorted(self.base, location, side="right")) - 1
-        while self.table.buffers[buffer].chunks == 0:
-            buffer -= 1
-        described = self.table.buffers[buffer]
-        rank, chunk = divmod(location - int(self.base[buffer]), described.chunks)
-        return buffer, described.only if described.only is not None else rank, chunk
-
-    def apart(self, locations: Array) -> tuple[Array, Array, Array]:
-        """As :meth:`where`, for each of many locations."""
-        buffer = np.searchsorted(self.base, locations, side="right") - 1
-        chunks = np.array([max(b.chunks, 1) for b in self.table.buffers], np.int64)
-        only = np.array([NONE if b.only is None else b.only for b in self.table.buffers], np.int64)
-        rank, chunk = np.divmod(locations - self.base[buffer], chunks[buffer])
-        return buffer, np.where(only[buffer] == NONE, rank, only[buffer]), chunk
-
-    def ranks(self, locations: Array) -> Array:
-        """The rank of each location."""
-        return self.apart(locations)[1]
-
-    def name(self, location: int) -> str:
-        """``data[3] on rank 2``."""
-        buffer, rank, chunk = self.where(location)
-        return f"{self.table.buffers[buffer].name}[{chunk}] on rank {rank}"
 
 
 @dataclass(frozen=True)
@@ -139,119 +82,54 @@ class Conditions:
 
 def conditions(table: OpTable) -> Conditions:
     """The pre- and postcondition of a table's collective. The table is legal (``ir.legal``)."""
-    places = Locations.of(table)
+    places = Locations(table.ranks, table.buffers)
     family = COLLECTIVES[table.collective.name].family
     if family == "custom":
         return _custom(table, places)
+    before = starts(table)[0]
     if family == "barrier":
-        token = places.at(_buffer(table, "data"), np.arange(table.ranks), 0)
         none = np.zeros(0, np.int64)
-        return Conditions(places, table.ranks, 1, token, np.arange(table.ranks, dtype=np.int64), none, none, none)
-    return _whole(table, places) if family == "whole" else _blocked(table, places)
+        return Conditions(places, table.ranks, 1, places.at(before.buffer, np.arange(table.ranks), 0),
+                          np.arange(table.ranks, dtype=np.int64), none, none, none)
+    return (_whole if family == "whole" else _blocked)(table, places, before, ends(table)[0])
 
 
-def ensured(table: OpTable, conditions: Conditions) -> list[Diagnostic]:
-    """What `ensure` statements say that cannot be meant (SL205): a value that starts uninitialised, one value twice,
-    one location twice."""
-    ensures = table.collective.ensures
-    if ensures is None or conditions.starts is None or conditions.sources is None:
-        return []
-    owner = np.repeat(np.arange(len(conditions.results)), np.diff(conditions.starts))
-    by_source = np.lexsort((conditions.sources, owner))
-    same = np.zeros(len(owner), bool)
-    same[by_source[1:]] = (np.diff(owner[by_source]) == 0) & (np.diff(conditions.sources[by_source]) == 0)
-    by_result = np.argsort(conditions.results, kind="stable")
-    again = np.zeros(len(conditions.results), bool)
-    again[by_result[1:]] = np.diff(conditions.results[by_result]) == 0
-    empty = np.diff(conditions.starts) == 0
-    found = []
-    for bad, says in (
-        (owner[conditions.sources == NONE], "speaks of a value that is uninitialised at the start; only input and data "
-                                            "have one"),
-        (owner[same], "names one initial value twice"),
-        (np.flatnonzero(again), "is the second for this place"),
-        (np.flatnonzero(empty), "names no value at all"),
-    ):
-        if len(bad):
-            first = int(bad[0])
-            at = ensures.location[first] if first < len(ensures.location) else table.collective.location
-            place = conditions.locations.name(int(conditions.results[first]))
-            found.append(error("SL205", f"the `ensure` for {place} {says}", at, count=len(np.unique(bad))))
-    return found
-
-
-def _buffer(table: OpTable, role: str) -> int:
-    return next(i for i, b in enumerate(table.buffers) if b.role == role)
-
-
-def _ends(table: OpTable) -> tuple[int, int]:
-    """The buffers with the role of input and output; in place both are `data`."""
-    if any(b.role == "data" for b in table.buffers):
-        return (_buffer(table, "data"),) * 2
-    return _buffer(table, "input"), _buffer(table, "output")
-
-
-def _grid(ranks: Array, chunks: Array) -> tuple[Array, Array]:
-    """All pairs of a rank and a chunk."""
-    return np.repeat(ranks, len(chunks)), np.tile(chunks, len(ranks))
-
-
-def _whole(table: OpTable, places: Locations) -> Conditions:
+def _whole(table: OpTable, places: Locations, before: Extent, after: Extent) -> Conditions:
     """All-reduce, reduce, broadcast: E elements in ``chunks`` parts on every rank."""
-    name, n = table.collective.name, table.ranks
-    before, after = _ends(table)
-    everyone, root = np.arange(n, dtype=np.int64), np.array([table.collective.root or 0], np.int64)
-    chunks = np.arange(table.chunks, dtype=np.int64)
-    owners, owned = _grid(root if name == "broadcast" else everyone, chunks)
-    holders, held = _grid(root if name == "reduce" else everyone, chunks)
+    n = table.ranks
+    owners, owned, _ = before.cells()
+    holders, held, _ = after.cells()
     lengths = None
     if table.chunks > 1:
-        lengths = _lengths(table, places, {b: chunks for b in {before, after}})
+        chunks = np.arange(table.chunks, dtype=np.int64)
+        lengths = _lengths(places, {b: chunks for b in {before.buffer, after.buffer}})
+    whose = table.collective.root if table.collective.name == "broadcast" else NONE
     return Conditions(
-        places, n, table.chunks, places.at(before, owners, owned), owned * n + owners,
-        places.at(after, holders, held), held, np.full(len(held), root[0] if name == "broadcast" else NONE),
-        lengths=lengths)
+        places, n, table.chunks, places.at(before.buffer, owners, owned), owned * n + owners,
+        places.at(after.buffer, holders, held), held, np.full(len(held), whose), lengths=lengths)
 
 
-def _blocked(table: OpTable, places: Locations) -> Conditions:
+def _blocked(table: OpTable, places: Locations, before: Extent, after: Extent) -> Conditions:
     """The long buffer is ``ranks`` blocks of ``chunks / ranks`` parts. A class is a chunk of the long buffer; with two
     long buffers (all-to-all) a chunk of the input."""
     collective, n = table.collective, table.ranks
-    m = table.chunks // n
-    before, after = _ends(table)
-    inplace = before == after
-    everyone, root = np.arange(n, dtype=np.int64), np.array([collective.root or 0], np.int64)
-    block, chunks = np.arange(m, dtype=np.int64), np.arange(n * m, dtype=np.int64)
-    shape = {"allgatherv": "allgather", "reduce_scatterv": "reduce_scatter", "alltoallv": "alltoall"}.get(
-        collective.name, collective.name)
-
-    # Before: (rank, chunk of the buffer, class).
-    if shape in ("allgather", "gather"):
-        owners, part = _grid(everyone, block)
-        owned = owners * m + part
-        at = owned if inplace else part
-    else:
-        owners, owned = _grid(root if shape == "scatter" else everyone, chunks)
-        at = owned
-    # After: (rank, chunk of the buffer), which class, and whose (NONE: all ranks').
-    if shape in ("reduce_scatter", "scatter"):
-        holders, part = _grid(everyone, block)
+    long, m = COLLECTIVES[collective.name].long, table.chunks // n
+    owners, at, part = before.cells()
+    owned = owners * m + part if long == "output" else at       # the class
+    holders, kept, part = after.cells()
+    if long == "input":
         held = holders * m + part
-        kept = held if inplace else part
-        whose = np.full(len(held), root[0] if shape == "scatter" else NONE)
-    elif shape == "alltoall":
-        holders, kept = _grid(everyone, chunks)
-        held, whose = holders * m + kept % m, kept // m
+        whose = np.full(len(held), collective.root if collective.name == "scatter" else NONE)
     else:
-        holders, kept = _grid(root if shape == "gather" else everyone, chunks)
-        held, whose = kept, kept // m
-    results = places.at(after, holders, kept)
+        held = holders * m + kept % m if long == "both" else kept
+        whose = kept // m
+    results = places.at(after.buffer, holders, kept)
 
     lengths, unordered = None, False
-    if collective.name.endswith("v"):
-        lengths, unordered = _counted(table, places, before, after)
+    if collective.counts is not None:
+        lengths, unordered = _counted(table, places, before.buffer, after.buffer)
     elif m > 1:
-        lengths = _lengths(table, places, {b: np.arange(table.buffers[b].chunks) % m for b in {before, after}})
+        lengths = _lengths(places, {b: np.arange(table.buffers[b].chunks) % m for b in {before.buffer, after.buffer}})
     empty = np.zeros(0, np.int64)
     if collective.counts is not None and collective.counts_read and lengths is not None:
         none = int(np.max(collective.counts, initial=0))
@@ -259,15 +137,14 @@ def _blocked(table: OpTable, places: Locations) -> Conditions:
         empty = np.flatnonzero(lengths == none) if none else np.arange(places.total)
         some = lengths[results] != none
         results, held, whose = results[some], held[some], whose[some]
-    return Conditions(places, n, n * m, places.at(before, owners, at), owned * n + owners, results, held, whose,
+    return Conditions(places, n, n * m, places.at(before.buffer, owners, at), owned * n + owners, results, held, whose,
                       lengths=lengths, unordered=unordered, empty=empty)
 
 
-def _lengths(table: OpTable, places: Locations, per_chunk: dict[int, Array]) -> Array:
+def _lengths(places: Locations, per_chunk: dict[int, Array]) -> Array:
     lengths = np.full(places.total, NONE, np.int32)
     for buffer, classes in per_chunk.items():
-        end = int(places.base[buffer]) + (1 if places.stride[buffer] == 0 else table.ranks) * len(classes)
-        lengths[int(places.base[buffer]) : end].reshape(-1, len(classes))[:] = classes
+        places.of_buffer(lengths, buffer)[:] = classes
     return lengths
 
 
@@ -286,23 +163,20 @@ def _counted(table: OpTable, places: Locations, before: int, after: int) -> tupl
             classes = np.tile(parts, (n, 1)) if table.buffers[buffer].chunks == n else parts[:, None]
         if known and collective.counts is not None:
             classes = (int(np.max(collective.counts, initial=0)) - collective.counts.ravel())[classes]
-        lengths[int(places.base[buffer]) : int(places.base[buffer]) + classes.size] = classes.ravel()
+        places.of_buffer(lengths, buffer)[:] = classes
     return lengths, not known
 
 
 def _custom(table: OpTable, places: Locations) -> Conditions:
     """`input` and `data` start with the rank's own values; the `ensure` statements say the rest."""
-    everyone = np.arange(table.ranks, dtype=np.int64)
     at, ids, classes = [], [], 0
     number = np.full(places.total, NONE, np.int64)
-    for buffer, described in enumerate(table.buffers):
-        if described.name not in ("input", "data"):
-            continue
-        ranks, chunks = _grid(everyone, np.arange(described.chunks, dtype=np.int64))
-        at.append(places.at(buffer, ranks, chunks))
+    for extent in starts(table):
+        ranks, chunks, _ = extent.cells()
+        at.append(places.at(extent.buffer, ranks, chunks))
         ids.append((classes + chunks) * table.ranks + ranks)
         number[at[-1]] = ids[-1]
-        classes += described.chunks
+        classes += extent.chunks
     none = np.zeros(0, np.int64)
     places_before, initial = np.concatenate([none, *at]), np.concatenate([none, *ids])
     ensures = table.collective.ensures
@@ -310,7 +184,7 @@ def _custom(table: OpTable, places: Locations) -> Conditions:
         return Conditions(places, table.ranks, classes, places_before, initial, none, none, none)
     results = places.at(ensures.buffer, ensures.rank, ensures.chunk)
     sources = number[places.at(ensures.source_buffer, ensures.source_rank, ensures.source_chunk)]
-    starts = np.asarray(ensures.starts, np.int64)
-    first = np.append(sources, 0)[starts[:-1]]
+    bounds = np.asarray(ensures.starts, np.int64)
+    first = np.append(sources, 0)[bounds[:-1]]
     return Conditions(places, table.ranks, classes, places_before, initial, results, first // table.ranks,
-                      first % table.ranks, starts=starts, sources=sources)
+                      first % table.ranks, starts=bounds, sources=sources)

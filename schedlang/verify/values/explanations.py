@@ -40,7 +40,7 @@ def contributions(conditions: Conditions, ids: Sequence[int]) -> str:
     if not ids:
         return "nothing"
     buffer, rank, chunk = conditions.origins(ids)
-    names = [b.name for b in conditions.locations.table.buffers]
+    names = [b.name for b in conditions.locations.buffers]
     place = np.argsort(np.argsort(names))[buffer]
     order = np.lexsort((chunk, place))
     begins = np.flatnonzero(np.diff(place[order], prepend=NONE) | np.diff(chunk[order], prepend=NONE))
