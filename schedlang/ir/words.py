@@ -7,7 +7,7 @@ from typing import Any
 
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import Op
-from schedlang.source import Location, Span
+from schedlang.source import Span
 
 
 def shown(value: Any) -> str:
@@ -66,7 +66,3 @@ def lane_text(table: OpTable, row: int) -> str:
 def turn_text(table: OpTable, row: int) -> str:
     """The values of the loop variables round a row: ``s=3, r=17``; empty where there are none."""
     return ", ".join(f"{name}={value}" for name, value in table.origin(row)[1].items())
-
-
-def location(table: OpTable, row: int) -> Location | None:
-    return table.origin(row)[0]

@@ -11,6 +11,7 @@ from schedlang.expand import expand, load_text
 from schedlang.ir import legal
 from schedlang.ir.buffers import initialised, results, standard_buffers
 from schedlang.ir.build import table_from_rows
+from schedlang.ir.legal import lanes
 from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable
 from schedlang.source import Place
@@ -96,7 +97,7 @@ def test_huge_steps_are_sorted():
     crowd = [{"op": "record", "rank": 0, "step": 0, "event": "e"},
              {"op": "copy", "rank": 0, "step": 0, "buffer": "data", "chunk": 0, "from_buffer": "data", "from_chunk": 1}]
     table = allreduce(crowd, 1, 2)
-    assert [d.message for d in legal._lanes_by_sorting(table, 0)] == [d.message for d in legal._lanes(table)] != []
+    assert lanes.uneven_by_sorting(table, 0) == lanes.uneven(table) is not None
 
 
 @settings(max_examples=60, deadline=None)
@@ -111,9 +112,9 @@ def test_gaps_both_ways(table, data):
     for rank, stream, step in zip(table.rank.tolist(), table.stream.tolist(), table.step.tolist(), strict=True):
         by_lane.setdefault((rank, stream), set()).add(step)
     gaps = any(steps != set(range(len(steps))) for steps in by_lane.values())
-    found = legal._lanes(table)
-    assert bool(found) == bool(legal._lanes_by_sorting(table, int(table.rank.min(initial=0))))
-    assert not gaps or found
+    found = lanes.uneven(table)
+    assert (found is None) == (lanes.uneven_by_sorting(table, int(table.rank.min(initial=0))) is None)
+    assert not gaps or found is not None
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,0 +1,65 @@
+"""Rows in blocks, and what the rules ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from schedlang.ir.table import COLUMNS, Array, OpTable, Site
+from schedlang.ops import Op
+
+BLOCK = 1 << 16
+"""Rows looked at together: few enough for the caches, so that temporaries cost next to nothing."""
+
+MANY = int(np.iinfo(np.int32).max)
+"""More of something than there can be."""
+
+
+class Block:
+    """Some consecutive rows: their columns as views, and what the rules ask about them.
+
+    ``limits``: by site, how many turns it has. ``sizes``: by buffer, its chunks; the last entry serves rows without.
+    """
+
+    op: Array
+    rank: Array
+    stream: Array
+    step: Array
+    buffer: Array
+    chunk: Array
+    count: Array
+    peer: Array
+    chan: Array
+    from_buffer: Array
+    from_chunk: Array
+    of: Array
+    event: Array
+    site: Array
+    turn: Array
+
+    def __init__(self, table: OpTable, start: int, limits: Array) -> None:
+        self.table, self.start, self.limits = table, start, limits
+        for name in COLUMNS:
+            if name != "number":
+                setattr(self, name, getattr(table, name)[start : start + BLOCK])
+        self.is_event = self.op >= Op.RECORD
+        self.is_transfer = self.op <= Op.REDUCE_RECV
+        self.has_from = (self.op >= Op.REDUCE_RECV) & (self.op <= Op.REDUCE)
+        self.sizes = np.array([*(b.chunks for b in table.buffers), np.iinfo(np.int64).max])
+
+
+def blocks(table: OpTable) -> Iterator[Block]:
+    """All rows of a table, block by block."""
+    limits = np.array([turns(site) for site in table.sites], np.int64)
+    return (Block(table, start, limits) for start in range(0, len(table), BLOCK))
+
+
+def turns(site: Site) -> int:
+    """How many turns a site has; many where its loop values are the same in all."""
+    return min((len(v) for v in site.values if isinstance(v, np.ndarray)), default=MANY)
+
+
+def outside(values: Array, size: int | Array, low: int = 0) -> Array:
+    """Which values are not in ``low..size``: bool, of their shape."""
+    return np.logical_or(values < low, values >= size)
