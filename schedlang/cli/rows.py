@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from schedlang.cli.common import bad_option
 from schedlang.diagnostics import Note, SchedError, error
-from schedlang.ir.origin import origin_text
+from schedlang.ir.origin import came_from
 from schedlang.ir.table import OpTable
 from schedlang.ops import Op
 from schedlang.render.words import operation, stream
@@ -62,7 +62,7 @@ class RowName:
             return found[0]
         listed = found or sorted(rows)
         many = f"{len(found):,} operations are called that" if found else "no operation there has these values"
-        notes = [Note(f"id={row}: rank {table.rank[row]}, {operation(table, row)} ({origin_text(table, [row])})")
+        notes = [Note(f"id={row}: rank {table.rank[row]}, {operation(table, row)}{came_from(table, row)}")
                  for row in listed[:4]]
         if listed[4:]:
             notes.append(Note(f"and {len(listed) - 4:,} more"))

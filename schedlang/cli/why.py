@@ -10,9 +10,10 @@ import click
 from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, bad_option
 from schedlang.cli.rows import RowName
 from schedlang.diagnostics import SchedError
-from schedlang.ir.origin import origin_text
+from schedlang.ir.origin import came_from
 from schedlang.ir.table import OpTable
-from schedlang.render.words import operation, stream
+from schedlang.ir.words import standing
+from schedlang.render.words import operation
 
 if TYPE_CHECKING:
     from schedlang.verify.matching import Matching
@@ -102,7 +103,4 @@ def _chain(table: OpTable, hops: Iterable[Hop], start: int, end: int) -> Iterato
 
 def sentence(table: OpTable, row: int) -> str:
     """``rank 2, stream wire, step 3: send data[1] to 0 (line 12)``."""
-    where = origin_text(table, [row])
-    on = f", stream {stream(table, row)}" if len(table.streams) > 1 else ""
-    standing = f"rank {table.rank[row]}{on}, step {table.step[row]}"
-    return f"{standing}: {operation(table, row)}{f' ({where})' if where else ''}"
+    return f"{standing(table, row)}: {operation(table, row)}{came_from(table, row)}"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from schedlang.diagnostics import Diagnostic, Note
 from schedlang.ir.table import NONE, OpTable, Site
-from schedlang.ir.words import row_text, shown
+from schedlang.ir.words import row_text, shown, turn_text
 from schedlang.source import Location
 
 _Item = TypeVar("_Item")
@@ -64,8 +64,19 @@ def used_note(schedule: str | None, arguments: Mapping[str, str], loops: Mapping
 
 def row_note(table: OpTable, row: int, prefix: str = "") -> Note:
     """A note at the place of a row that says what it does, after ``prefix``, and where it comes from."""
-    known = origin_text(table, [row])
-    return Note(f"{prefix}{row_text(table, row)}" + (f" ({known})" if known else ""), table.origin(row)[0])
+    return Note(f"{prefix}{row_text(table, row)}{came_from(table, row)}", table.origin(row)[0])
+
+
+def in_row(table: OpTable, row: int) -> Note:
+    """``in send data[3] from rank 0 to rank 1, with s=3``: what a finding at the place of a row speaks of."""
+    turn = turn_text(table, row)
+    return Note(f"in {row_text(table, row)}" + (f", with {turn}" if turn else ""))
+
+
+def came_from(table: OpTable, row: int) -> str:
+    """Where a row comes from, to follow what is said of it: `` (line 12, s=3, r=17)``; empty where nothing is known."""
+    text = origin_text(table, [row])
+    return f" ({text})" if text else ""
 
 
 def origin_text(table: OpTable, rows: Iterable[int]) -> str:

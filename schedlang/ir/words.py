@@ -63,6 +63,12 @@ def lane_text(table: OpTable, row: int) -> str:
     return f"rank {int(table.rank[row])}, stream {table.streams[int(table.stream[row])]}, step {int(table.step[row])}"
 
 
+def standing(table: OpTable, row: int) -> str:
+    """Where a row stands: ``rank 2, stream wire, step 3``; the stream is left out where there is only one."""
+    stream = f", stream {table.streams[int(table.stream[row])]}" if len(table.streams) > 1 else ""
+    return f"rank {int(table.rank[row])}{stream}, step {int(table.step[row])}"
+
+
 def turn_text(table: OpTable, row: int) -> str:
     """The values of the loop variables round a row: ``s=3, r=17``; empty where there are none."""
     return ", ".join(f"{name}={value}" for name, value in table.origin(row)[1].items())

@@ -57,8 +57,10 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether every property was proved: no finding is an error."""
-        return all(d.severity < Severity.ERROR for d in self.diagnostics)
+        """Whether every property was proved: no finding is an error, and nothing but agreement, which many collectives
+        do not have, was left open."""
+        proved = all(p.state == "proved" for p in self.proofs if p.name != "agreement")
+        return proved and all(d.severity < Severity.ERROR for d in self.diagnostics)
 
     def proof(self, name: str) -> Proof:
         """The proof of a property. KeyError where there is none of that name."""

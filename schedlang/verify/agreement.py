@@ -52,15 +52,11 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
              for at, past in ((here, ours), (there, theirs))]
     return Agreement(False, at_row(Diagnostic(
         "SL505", Severity.NOTE,
-        f"the ranks add up {_some(len(chunks), 'chunk')} in different orders, so their bits may differ (first in chunk "
-        f"{int(shared[example])}: rank {places.where(here)[1]} against ranks {collapse.numbers(ranks.tolist())})",
+        f"the ranks add up {words.count(len(chunks), 'chunk')} in different orders, so their bits may differ (first in "
+        f"chunk {int(shared[example])}: rank {places.where(here)[1]} against ranks {collapse.numbers(ranks.tolist())})",
         None, tuple(notes),
         "let one rank compute each chunk and send the result to the others", int(differs.sum()),
         {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, row))
-
-
-def _some(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _by(table: OpTable, program: Program, writers: list[int]) -> str:

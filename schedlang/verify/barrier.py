@@ -7,7 +7,7 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.verify import words
+from schedlang.verify import collapse
 from schedlang.verify.sends import depth_words
 from schedlang.verify.timing.order import Order
 
@@ -75,8 +75,8 @@ def _finding(table: OpTable, order: Order, early: Array) -> Diagnostic:
         "SL308",
         f"rank {r} can leave before {whom} {'has' if p != r else 'have'} entered ({depth_words(order.sends.depth)}): "
         f"nothing that rank {r} waits for comes after {when}",
-        notes=[Note(f"the last of rank {r}: {words.sentence(table, last)}", words.origin(table, last)[0]),
-               Note(f"the first of rank {p}{shown}: {words.sentence(table, first)}", words.origin(table, first)[0]),
+        notes=[collapse.note(table, last, f"the last of rank {r}: "),
+               collapse.note(table, first, f"the first of rank {p}{shown}: "),
                *([Note(f"rank {r} does not wait for {len(missing)} ranks: {', '.join(map(str, missing[:8].tolist()))}"
                        f"{', ...' if len(missing) > 8 else ''}")] if len(missing) > 1 else [])],
         help="let word of every rank's entry reach every rank, for example in ceil_log2(ranks) rounds, each rank "

@@ -48,7 +48,7 @@ def shown(groups: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
     return groups if not left else [*groups[:limit - 1], (groups[limit - 1][0], groups[limit - 1][1] + left)]
 
 
-def note(table: OpTable, row: int, before: str) -> Note:
+def note(table: OpTable, row: int, before: str = "") -> Note:
     """A note at the place of a row, that says what it does after the words ``before``."""
     return Note(before + words.sentence(table, row), table.origin(row)[0])
 

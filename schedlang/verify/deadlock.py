@@ -11,6 +11,7 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.words import standing
 from schedlang.ops import Op
 from schedlang.verify import words
 from schedlang.verify.matching import Matching
@@ -81,7 +82,7 @@ def shortest_circle(graph: Graph) -> list[Wait]:
     best: list[int] = []
     work = 0
     nodes = sorted(waits)
-    for start in nodes[:: max(1, len(nodes) // STARTS)] if len(nodes) > 4 * STARTS else nodes:
+    for start in _on_circles(waits, nodes[:: max(1, len(nodes) // STARTS)]) if len(nodes) > 4 * STARTS else nodes:
         found, looked = _circle_through(waits, start, len(best))
         work += looked
         best = found or best
@@ -142,6 +143,21 @@ def _trim(waits: dict[int, list[tuple[int, int]]]) -> None:
             del waits[node]
 
 
+def _on_circles(waits: dict[int, list[tuple[int, int]]], starts: Sequence[int]) -> list[int]:
+    """A node on a circle for each start from which a new one is found, at least one in all. Most of what is stuck may
+    stand behind a circle, not on one; but each node left by :func:`_trim` waits for another that is left, so following
+    one cause after another leads to a circle."""
+    found: list[int] = []
+    walk_of: dict[int, int] = {}  # the nodes walked over, and on which walk
+    for walk, node in enumerate(starts):
+        while node not in walk_of:
+            walk_of[node] = walk
+            node = waits[node][0][0]
+        if walk_of[node] == walk:
+            found.append(node)
+    return found
+
+
 def _circle_through(waits: dict[int, list[tuple[int, int]]], start: int, bound: int) -> tuple[list[int], int]:
     """The edges of a shortest circle through ``start``, if there is one shorter than ``bound`` (0: of any length), and
     how many edges were looked at."""
@@ -172,7 +188,7 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
     circle = [*circle[first:], *circle[:first]]
     depth = order.sends.deadlock_depth
     least = least_depth(table, matching)
-    notes = [Note(_hop(table, wait, circle[(k + 1) % len(circle)]), words.origin(table, wait.row)[0])
+    notes = [Note(_hop(table, wait, circle[(k + 1) % len(circle)]), table.origin(wait.row)[0])
              for k, wait in enumerate(circle) if k < SHOWN or k == len(circle) - 1]
     if len(circle) > SHOWN + 1:
         notes.insert(SHOWN, Note(f"... and so on, {len(circle) - SHOWN - 1} more"))
@@ -198,7 +214,7 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
 def _hop(table: OpTable, wait: Wait, following: Wait) -> str:
     """One operation of a circle: where it stands, what it waits for, and why that does not come."""
     row, cause = wait.row, wait.cause
-    awaited = f"\"{words.operation(table, cause)}\" on {words.standing(table, cause)}"
+    awaited = f"\"{words.operation(table, cause)}\" on {standing(table, cause)}"
     text = f"{words.sentence(table, row)} waits for {awaited}"
     if table.step[cause] != table.step[following.row] or table.stream[cause] != table.stream[following.row]:
         text += f", which comes after step {int(table.step[following.row])}"

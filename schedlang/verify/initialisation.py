@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.ir.origin import at_row
+from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import OpTable
 from schedlang.verify import collapse, words
 from schedlang.verify.values.conditions import Conditions
@@ -40,7 +40,7 @@ def uninitialised(table: OpTable, program: Program, conditions: Conditions, read
         elif not adds:
             notes.append(Note("no operation writes it"))
         what = "has no value yet to add to" if adds else "is read before anything has written it"
-        said = words.origin(table, row)[1]
+        said = came_from(table, row)
         yield at_row(error(
             "SL403", f"{name} {what}: {words.operation(table, row)}{said}",
             notes=notes, count=count, rows=[row], place=list(conditions.locations.where(place)),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, warning
-from schedlang.ir.origin import at_row
+from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
@@ -104,7 +104,7 @@ def _found(table: OpTable, conditions: Conditions, c: Carriers, where: list[tupl
     for index, count in collapse.by_statement(table, row):
         r, at = int(row[index]), int(place[first[index]])
         name = conditions.locations.name(at) if at != NONE else f"rank {int(table.rank[r])}"
-        said = words.origin(table, r)[1]
+        said = came_from(table, r)
         if moved:
             message = f"{name} is, for some sizes, shorter than the value that comes there: {words.operation(table, r)}"
         else:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.ir.origin import at_row
+from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
@@ -245,13 +245,13 @@ def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Dia
     for index, times in collapse.shown(collapse.by_statement(table, rows, receives), SHOWN):
         s, r = int(rows[index]), int(receives[index])
         sent, taken = int(table.count[s]), int(table.count[r])
-        words_of_send, (receive_location, words_of_receive) = words.origin(table, s)[1], words.origin(table, r)
         findings.append(at_row(error(
             "SL303",
             f"rank {int(table.rank[s])} sends {words.count(sent, 'chunk')} where rank {int(table.rank[r])} receives "
-            f"{taken}: {words.operation(table, s)}{words_of_send} meets {words.operation(table, r)}{words_of_receive}, "
+            f"{taken}: {words.operation(table, s)}{came_from(table, s)} meets "
+            f"{words.operation(table, r)}{came_from(table, r)}, "
             f"{abs(sent - taken)} too {'many' if sent > taken else 'few'}",
-            notes=[Note(f"the receive: {words.sentence(table, r)}", receive_location), *_crossed(table, partner, s, r)],
+            notes=[collapse.note(table, r, "the receive: "), *_crossed(table, partner, s, r)],
             help="send and receive must name equally many chunks; messages from one rank to another on one stream pair "
                  "in the order in which they are posted, within a step in the order in which they are written",
             count=times, send=s, receive=r, sent=sent, received=taken), table, s, r))
@@ -266,9 +266,8 @@ def _crossed(table: OpTable, partner: Array, s: int, r: int) -> Iterator[Note]:
         near &= column == column[r]
     for other in np.flatnonzero(near & (table.count == table.count[s])).tolist():
         if other != r and partner[other] != NONE and table.count[partner[other]] != table.count[other]:
-            location, _ = words.origin(table, other)
             yield Note(f"probably meant for {words.sentence(table, other)}, which is posted in the same step but "
-                       "written in another order than the sends", location)
+                       "written in another order than the sends", table.origin(other)[0])
             return
 
 
@@ -289,7 +288,7 @@ def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: st
     sent = int((connection_keys(table, ends.sends) == key).sum())
     taken = int((connection_keys(table, ends.receives) == key).sum())
     stream = f" on {table.streams[int(table.chan[row])]}" if len(table.streams) > 1 else ""
-    where = words.origin(table, row)[1]
+    where = came_from(table, row)
     tally = f"rank {source} sends {words.count(sent, 'message')} to rank {destination}{stream}, which receives {taken}"
     what = "no receive takes" if sending else "no send serves"
     note, help = _lookalike(table, row, others, sending)
@@ -310,8 +309,7 @@ def _lookalike(table: OpTable, row: int, others: Array, sending: bool) -> tuple[
     if len(back):
         other = int(back[0])
         streams = table.streams[int(table.chan[row])], table.streams[int(table.chan[other])]
-        location, _ = words.origin(table, other)
-        return ([Note(f"without partner, too, on {streams[1]}: {words.sentence(table, other)}", location)],
+        return ([collapse.note(table, other, f"without partner, too, on {streams[1]}: ")],
                 f"the {this} is on {streams[0]}, the {that} on {streams[1]}, and only ends of one stream or `chan` "
                 "meet: put both on one stream, or give both streams the same `chan`")
     near = others[table.peer[others] == table.rank[row]]
@@ -319,7 +317,7 @@ def _lookalike(table: OpTable, row: int, others: Array, sending: bool) -> tuple[
         near = others[table.rank[others] == table.peer[row]]
     if len(near):
         other = int(near[0])
-        return ([Note(f"without partner, too: {words.sentence(table, other)}", words.origin(table, other)[0])],
+        return ([collapse.note(table, other, "without partner, too: ")],
                 f"do the two belong together? Then the {this} names rank {int(table.peer[row])} where rank "
                 f"{int(table.rank[other])} posts the {that}, for rank {int(table.peer[other])}")
     return [], None

@@ -11,10 +11,11 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.layout import Layout
-from schedlang.ir.origin import at_row
+from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.words import chunks_text
 from schedlang.ops import Op
-from schedlang.verify import words
+from schedlang.verify import collapse, words
 from schedlang.verify.sends import depth_words
 from schedlang.verify.timing.order import Order
 from schedlang.verify.timing.reach import Reach
@@ -245,12 +246,10 @@ def _latest(table: OpTable, order: Order, reach: Reach, first: int, second: int,
 def _finding(table: OpTable, order: Order, first: int, second: int, location: int, count: int,
              judged: bool) -> Diagnostic:
     rank, buffer, chunk = (int(part) for part in Places(table).split(np.array(location)))
-    where = words.place(table, buffer, chunk)
+    where = chunks_text(table, buffer, chunk)
     stream = [table.streams[int(table.stream[row])] for row in (first, second)]
     does = [_does(table, row, buffer, chunk) for row in (first, second)]
-    (at, first_origin), (there, second_origin) = (words.origin(table, row) for row in (first, second))
-    notes = [Note(f"one access: {words.sentence(table, first)}", at),
-             Note(f"the other: {words.sentence(table, second)}", there)]
+    notes = [collapse.note(table, first, "one access: "), collapse.note(table, second, "the other: ")]
     if table.op[first] == Op.SEND:
         notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only "
                           "the stream of the send knows"))
@@ -259,8 +258,8 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
     return at_row(error(
         "SL401",
         f"nothing orders two accesses to {where} on rank {rank} ({depth_words(order.sends.depth)}): "
-        f"{words.operation(table, first)} on stream {stream[0]}{first_origin} {does[0]} it, "
-        f"{words.operation(table, second)} on stream {stream[1]}{second_origin} {does[1]} it",
+        f"{words.operation(table, first)} on stream {stream[0]}{came_from(table, first)} {does[0]} it, "
+        f"{words.operation(table, second)} on stream {stream[1]}{came_from(table, second)} {does[1]} it",
         notes=notes,
         help=f"record an event on stream {stream[0]} of rank {rank} after \"{words.operation(table, first)}\" and wait "
              f"for it on stream {stream[1]} before \"{words.operation(table, second)}\"; or use another buffer",

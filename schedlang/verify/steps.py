@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, error, note
-from schedlang.ir.origin import at_row
+from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.words import chunks_text
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
 from schedlang.verify.timing.lanes import Lanes
@@ -120,7 +121,7 @@ class _Accesses:
             first = int(np.argmax(plain[group]))
             a, b = (int(r) for r in sorted((row[group][first], row[group][0 if first else 1])))
             where = f"{self._name(int(row[at[index]]), int(part[at[index]]))} on rank {int(table.rank[b])}"
-            said = words.origin(table, b)[1]
+            said = came_from(table, b)
             times = _times(int(size[bad][index]))
             found.append(at_row(error(
                 "SL402",
@@ -134,7 +135,7 @@ class _Accesses:
 
     def _name(self, row: int, part: int) -> str:
         table = self.table
-        return words.place(table, int(table.buffer[row]), int(table.chunk[row]) + part, 1)
+        return chunks_text(table, int(table.buffer[row]), int(table.chunk[row]) + part, 1)
 
     def staged(self) -> list[Diagnostic]:
         """Locations that a step both reads and writes (SL603)."""
@@ -145,8 +146,8 @@ class _Accesses:
         remarks = []
         for index, times in collapse.by_statement(table, by, of):
             w, r = int(by[index]), int(of[index])
-            what = words.place(table, int(table.buffer[w]), int(table.chunk[w]), int(table.count[w]))
-            said = words.origin(table, w)[1]
+            what = chunks_text(table, int(table.buffer[w]), int(table.chunk[w]), int(table.count[w]))
+            said = came_from(table, w)
             remarks.append(at_row(note(
                 "SL603",
                 f"rank {int(table.rank[w])} reads and writes {what} in one step, so a back end keeps a copy of what is "
@@ -201,7 +202,7 @@ def _input_written(table: OpTable, writers: Array) -> list[Diagnostic]:
         rows = writers[table.buffer[writers] == index]
         if len(rows):
             row = int(rows[0])
-            said = words.origin(table, row)[1]
+            said = came_from(table, row)
             found.append(at_row(note(
                 "SL604", f"the schedule writes its {buffer.name}, so back ends work on a copy of it: "
                 f"{words.operation(table, row)}{said}", count=len(rows), buffer=buffer.name, rows=[row]), table, row))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.diagnostics import Diagnostic, error
 from schedlang.ir.legal.blocks import Block, blocks, outside
-from schedlang.ir.origin import at_row, row_note
+from schedlang.ir.origin import at_row, in_row, row_note
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.words import event_text, row_text, turn_text
+from schedlang.ir.words import event_text
 from schedlang.ops import MAX_OPS, Op
 
 _SHOWN = 10
@@ -154,7 +154,6 @@ def _collapse(table: OpTable, rows: Array, code: str, says: Callable[[OpTable, i
         places[place] = (earlier, so_far + count)
     found = []
     for row, count in list(places.values())[:_SHOWN]:
-        turn = turn_text(table, row)
-        notes = [Note(f"in {row_text(table, row)}" + (f", with {turn}" if turn else ""))]
-        found.append(at_row(error(code, says(table, row), notes=notes, help=help, count=count, row=row), table, row))
+        found.append(at_row(error(code, says(table, row), notes=[in_row(table, row)], help=help, count=count, row=row),
+                            table, row))
     return found

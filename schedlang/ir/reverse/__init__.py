@@ -18,13 +18,13 @@ import numpy as np
 
 from schedlang.diagnostics import Note, SchedError, error
 from schedlang.ir.buffers import initialised
-from schedlang.ir.origin import at_row, row_note
+from schedlang.ir.origin import at_row, in_row, row_note
 from schedlang.ir.reverse.liveness import Flow
 from schedlang.ir.reverse.rows import Way, reversed_table
 from schedlang.ir.reverse.timeline import CannotRun, timeline
 from schedlang.ir.reverse.transpose import transposed
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.words import chunks_text, row_text, turn_text
+from schedlang.ir.words import chunks_text
 from schedlang.ops import Op
 
 
@@ -108,10 +108,8 @@ def _check_sums(flow: Flow, ways: _Ways) -> None:
 
 
 def _no_reverse(table: OpTable, row: int, what: str, notes: list[Note], help: str) -> NoReturn:
-    turn = turn_text(table, row)
-    doing = Note(f"in {row_text(table, row)}" + (f", with {turn}" if turn else ""))
-    raise SchedError(at_row(error("SL211", f"{table.name} has no reverse: it {what}", notes=[doing, *notes], help=help,
-                                  row=row), table, row))
+    raise SchedError(at_row(error("SL211", f"{table.name} has no reverse: it {what}", help=help, row=row,
+                                  notes=[in_row(table, row), *notes]), table, row))
 
 
 # How values come back ----------------------------------------------------------------------------------------------

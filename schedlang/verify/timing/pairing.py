@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.ir.origin import at_row
+from schedlang.diagnostics import Diagnostic, error
+from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
@@ -72,9 +72,9 @@ def _findings(table: OpTable, first: Array, second: Array, sends: Sends) -> list
             f"{this} of rank {rank} {'to' if this == 'sends' else 'from'} rank {peer} on "
             f"{table.streams[int(table.chan[a])]} are posted by streams {streams[0]} and {streams[1]} in no settled "
             f"order ({depth_words(sends.depth)}), so it depends on timing which message is which: "
-            f"{words.operation(table, a)}{words.origin(table, a)[1]} and "
-            f"{words.operation(table, b)}{words.origin(table, b)[1]}",
-            notes=[Note(words.sentence(table, row), words.origin(table, row)[0]) for row in (a, b)],
+            f"{words.operation(table, a)}{came_from(table, a)} and "
+            f"{words.operation(table, b)}{came_from(table, b)}",
+            notes=[collapse.note(table, row) for row in (a, b)],
             help=f"record an event on stream {streams[0]} after the one and wait for it on stream {streams[1]} before "
                  "the other, or give each stream a connection of its own by another `chan`",
             count=count, first=a, second=b, rank=rank, peer=peer),

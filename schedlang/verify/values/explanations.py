@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.ir.origin import at_row
+from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.verify import collapse, words
+from schedlang.verify import collapse
 from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.history import History, Trail, history, trail
 from schedlang.verify.values.walk import ADD, PUT, Program
@@ -147,7 +147,7 @@ class _Explainer:
         unstored = np.flatnonzero((c.target == NONE) & (table.rank[c.receiver] == rank))
         if len(unstored):
             row = int(c.receiver[unstored[0]])
-            at, said = words.origin(table, row)
+            at, said = table.origin(row)[0], came_from(table, row)
             peer = int(table.peer[row])
             notes.append(Note(f"here rank {rank} passes on what rank {peer} sends and stores nothing{said}", at))
             help = f"leave out `only`, or store it `into {place}`"
@@ -188,7 +188,7 @@ class _Explainer:
         if guilty is not None:
             row = self._row(guilty)
             rows.insert(0, row)
-            message += words.origin(table, row)[1]
+            message += came_from(table, row)
 
         def plain(ids: Sequence[int]) -> list[list[object]]:
             places = zip(*(part.tolist() for part in conditions.origins(ids)), strict=True)
@@ -237,7 +237,8 @@ class _Explainer:
         path = self._trail(contribution)
         reached = Note(f"{what} never leaves {places.name(path.to)}")
         if path.last != NONE:
-            at, said = words.origin(table, self._row(path.last))
+            last = self._row(path.last)
+            at, said = table.origin(last)[0], came_from(table, last)
             further = " and goes no further" if path.lost == NONE else ""
             reached = Note(f"{what} comes as far as {places.name(path.to)}{said}{further}", at)
         if path.lost == NONE:
