@@ -11,6 +11,7 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.layout import Layout
+from schedlang.ir.locations import Locations
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.words import chunks_text
@@ -69,14 +70,14 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
     lanes = order.matching.lanes
     if int(lanes.per_rank(table.ranks).max(initial=0)) < 2:
         return None
-    places, shared = Places(table), None
+    places, shared = Locations(table.ranks, table.buffers), None
     if places.total <= DENSE:
         shared = _shared(table, order, places)
         if not shared.any():
             return None
     found = []
     for *block, write in _blocks(table):
-        row, location = places.where(*block)
+        row, location = _touched(table, places, *block)
         keep = order.posted[row] != NONE
         if shared is not None:
             keep &= shared[location]
@@ -139,41 +140,27 @@ def _blocks(table: OpTable) -> Iterator[tuple[Array, Array, Array, Array, bool]]
             yield row[a:b], buffer[a:b], chunk[a:b], count[a:b], write
 
 
-class Places:
-    """Locations (rank, buffer, chunk) as numbers."""
-
-    def __init__(self, table: OpTable) -> None:
-        self.offsets = np.concatenate([[0], np.cumsum([b.chunks for b in table.buffers], dtype=np.int64)])
-        self.per_rank = int(self.offsets[-1])
-        self.total = self.per_rank * table.ranks
-        self._rank = table.rank
-
-    def where(self, row: Array, buffer: Array, chunk: Array, count: Array) -> tuple[Array, Array]:
-        """The rows, each as often as it has chunks, and the location of each of those."""
-        first = self._rank[row].astype(np.int64) * self.per_rank + self.offsets[buffer] + chunk
-        if not len(row) or int(count.max()) == 1:
-            return row, first
-        spread = np.repeat(np.arange(len(row)), count)
-        within = np.arange(len(spread)) - np.repeat(np.cumsum(count, dtype=np.int64) - count, count)
-        return row[spread], first[spread] + within
-
-    def split(self, location: Array) -> tuple[Array, Array, Array]:
-        """Rank, buffer and chunk of each location."""
-        rank, within = np.divmod(location, self.per_rank)
-        buffer = np.searchsorted(self.offsets, within, side="right") - 1
-        return rank, buffer, within - self.offsets[buffer]
+def _touched(table: OpTable, places: Locations, row: Array, buffer: Array, chunk: Array,
+             count: Array) -> tuple[Array, Array]:
+    """The rows, each as often as it has chunks, and the location of each of those."""
+    first = places.at(buffer, table.rank[row], chunk)
+    if not len(row) or int(count.max()) == 1:
+        return row, first
+    spread = np.repeat(np.arange(len(row)), count)
+    within = np.arange(len(spread)) - np.repeat(np.cumsum(count, dtype=np.int64) - count, count)
+    return row[spread], first[spread] + within
 
 
-def _shared(table: OpTable, order: Order, places: Places) -> Array:
+def _shared(table: OpTable, order: Order, places: Locations) -> Array:
     """Which locations several lanes touch, one of them writing (bool, by location)."""
     lane = order.matching.lanes.lane
     owner = np.full(places.total, NONE, np.int32)
     shared, written = np.zeros(places.total, bool), np.zeros(places.total, bool)
     for *block, _ in _blocks(table):
-        these, location = places.where(*block)
+        these, location = _touched(table, places, *block)
         owner[location] = lane[these]
     for *block, write in _blocks(table):
-        these, location = places.where(*block)
+        these, location = _touched(table, places, *block)
         shared[location[owner[location] != lane[these]]] = True
         if write:
             written[location] = True
@@ -185,7 +172,7 @@ def _with_elements(table: OpTable, pairs: Pairs) -> Pairs:
     matrix of counts only."""
     if not table.collective.counts_read:
         return pairs
-    rank, buffer, chunk = Places(table).split(pairs.location)
+    buffer, rank, chunk = Locations(table.ranks, table.buffers).apart(pairs.location)
     kept = Layout(table, None).length(buffer, chunk, rank) > 0
     return Pairs(pairs.first[kept], pairs.second[kept], pairs.location[kept])
 
@@ -227,16 +214,16 @@ def _telling(order: Order, races: Pairs) -> Pairs:
 
 def _latest(table: OpTable, order: Order, reach: Reach, first: int, second: int, location: int) -> int:
     """The last access that races with ``second``, of those in the lane of ``first`` before it in the source."""
-    lanes, places = order.matching.lanes, Places(table)
+    lanes, places = order.matching.lanes, Locations(table.ranks, table.buffers)
     rows, writes = [], []
     for row, buffer, chunk, count, write in accesses(table):
         near = (row < second) & (lanes.lane[row] == lanes.lane[first]) & (lanes.node[row] > lanes.node[first])
-        row, found = places.where(row[near], buffer[near], chunk[near], count[near])
+        row, found = _touched(table, places, row[near], buffer[near], chunk[near], count[near])
         rows.append(row[found == location])
         writes.append(np.full(len(rows[-1]), write))
     row, wrote = np.concatenate(rows), np.concatenate(writes)
-    _, at_buffer, at_chunk = places.split(np.array(location))
-    if _does(table, second, int(at_buffer), int(at_chunk)) == "reads":
+    buffer_there, _, chunk_there = places.where(location)
+    if _does(table, second, buffer_there, chunk_there) == "reads":
         row = row[wrote]
     after = np.full(len(row), lanes.node[second] + 1)
     row = row[(order.posted[row] != NONE) & ~reach.ordered(after, lanes.node[row])]
@@ -245,7 +232,7 @@ def _latest(table: OpTable, order: Order, reach: Reach, first: int, second: int,
 
 def _finding(table: OpTable, order: Order, first: int, second: int, location: int, count: int,
              judged: bool) -> Diagnostic:
-    rank, buffer, chunk = (int(part) for part in Places(table).split(np.array(location)))
+    buffer, rank, chunk = Locations(table.ranks, table.buffers).where(location)
     where = chunks_text(table, buffer, chunk)
     stream = [table.streams[int(table.stream[row])] for row in (first, second)]
     does = [_does(table, row, buffer, chunk) for row in (first, second)]
