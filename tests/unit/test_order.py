@@ -291,6 +291,21 @@ def test_only_the_circle_is_listed():
     assert finding.message.endswith("4 lanes (streams of a rank) never come to an end")
 
 
+@pytest.mark.parametrize("behind", [70, 300, 1500])
+def test_a_circle_that_many_are_stuck_behind_is_found(behind):
+    """Of what is stuck, nearly all waits for the circle, in a chain, and is not on it."""
+    middle = behind // 2
+    lanes = [Lane(r) for r in range(behind)]
+    for r in (middle, middle + 1):
+        lanes[r]("send", peer=2 * middle + 1 - r)("recv", peer=2 * middle + 1 - r, chunk=1)
+    for r, way in [*((r, 1) for r in range(middle + 1, behind - 1)), *((r, -1) for r in range(middle, 0, -1))]:
+        lanes[r + way]("recv", peer=r)
+        lanes[r]("send", peer=r + way)
+    finding = only(table(behind, *lanes))
+    assert finding.code == "SL305" and {c["rank"] for c in finding.witness["circle"]} == {middle, middle + 1}
+    assert f"{behind} lanes" in finding.message
+
+
 def test_shortest_circle():
     """A circle of three ranks and one of two: the one of two is shown."""
     lanes = [Lane(r)("send", peer=(r + 1) % 3)("recv", peer=(r - 1) % 3, chunk=1) for r in range(3)]
