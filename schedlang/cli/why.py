@@ -16,8 +16,8 @@ from schedlang.ir.words import standing
 from schedlang.render.words import operation
 
 if TYPE_CHECKING:
-    from schedlang.verify.matching import Matching
     from schedlang.verify.sends import Sends
+    from schedlang.verify.timing.connections import Matching
     from schedlang.verify.timing.why import Hop, Moment
 
 _BECAUSE = {

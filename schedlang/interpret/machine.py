@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
 from schedlang.interpret.conditions import Location
-from schedlang.interpret.order import Order
+from schedlang.interpret.order import Kind, Order
 from schedlang.interpret.program import Clock, Lane, Message, Operation, Program, Value
 from schedlang.interpret.values import Combine
 from schedlang.ir.table import Array
@@ -30,19 +29,6 @@ class Model:
     @property
     def rendezvous(self) -> bool:
         return self.depth == 0
-
-
-class Kind(Enum):
-    """The kinds of event."""
-
-    POST = "a lane begins its next step"
-    READ = "an operation reads its sources"
-    FINISH = "an operation is done"
-    WRITE = "a done operation's result lands"
-    COMPLETE = "a step ends: what has not been read is read, what has not landed lands"
-
-
-Event = tuple[Kind, Lane, Operation | None]
 
 
 class Machine:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from schedlang.interpret.machine import Event, Kind
+from schedlang.interpret.program import Lane, Operation
+
+
+class Kind(Enum):
+    """The kinds of event."""
+
+    POST = "a lane begins its next step"
+    READ = "an operation reads its sources"
+    FINISH = "an operation is done"
+    WRITE = "a done operation's result lands"
+    COMPLETE = "a step ends: what has not been read is read, what has not landed lands"
+
+
+Event = tuple[Kind, Lane, Operation | None]
 
 
 class Order(Protocol):

@@ -20,6 +20,7 @@ from schedlang.verify.ensures import ensured
 from schedlang.verify.lengths import elements, shorter_parts
 from schedlang.verify.sends import DEFAULT, Sends, depth_words
 from schedlang.verify.steps import steps
+from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.order import Order, order
 from schedlang.verify.timing.rounds import critical_path
 from schedlang.verify.values.carriers import Carriers, carriers
@@ -134,7 +135,7 @@ class _Report:
         return Verdict(self.table, self.sends, proofs, tuple(self.diagnostics), self.facts)
 
 
-def _costs(table: OpTable, matched: matching.Matching, found: Order) -> dict[str, Any]:
+def _costs(table: OpTable, matched: Matching, found: Order) -> dict[str, Any]:
     """The facts that need no values."""
     costs: dict[str, Any] = {"rounds": critical_path(table, matched, found)}
     limit = facts.bounds(table.collective.name, table.ranks)

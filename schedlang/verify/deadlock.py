@@ -14,8 +14,8 @@ from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.words import standing
 from schedlang.ops import Op
 from schedlang.verify import words
-from schedlang.verify.matching import Matching
 from schedlang.verify.sends import depth_words
+from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
 from schedlang.verify.timing.order import Order
 

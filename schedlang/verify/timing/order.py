@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.verify.matching import Matching
 from schedlang.verify.sends import DEFAULT, Sends
+from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
 from schedlang.verify.timing.lanes import records
 

@@ -9,8 +9,8 @@ from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
-from schedlang.verify.matching import Connections, Matching, connection_keys, pair
 from schedlang.verify.sends import Sends, depth_words
+from schedlang.verify.timing.connections import Connections, Matching, connection_keys, pair
 from schedlang.verify.timing.lanes import Lanes, records
 from schedlang.verify.timing.order import Order, order
 from schedlang.verify.timing.reach import Reach

@@ -7,7 +7,7 @@ import numpy as np
 
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
-from schedlang.verify.matching import Matching
+from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
 from schedlang.verify.timing.lanes import records
 from schedlang.verify.timing.order import Order

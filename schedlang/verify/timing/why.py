@@ -10,8 +10,8 @@ import numpy as np
 
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import Op
-from schedlang.verify.matching import Matching
 from schedlang.verify.sends import DEFAULT, Sends
+from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
 
 Moment = Literal["post", "end"]

@@ -13,8 +13,8 @@ import numpy as np
 from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
-from schedlang.verify.matching import Matching
 from schedlang.verify.steps import Steps
+from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.order import Order
 
 
