@@ -41,12 +41,12 @@ class Calls:
         self._count = self._depth = 0
         self._memo: dict[Any, Value] = {}
 
-
-    def __call__(self, node: t.Call, frame: Frame, module: Module) -> Value:
+    def value(self, node: t.Call, frame: Frame, module: Module) -> Value:
+        """The value of a call. Raises Fail."""
         if node.function in BUILTINS:
             return self._builtin(node, frame, module)
         function = module.function(node.function, node.span)
-        arguments = [self._evaluate(a, frame, module) for a in node.arguments]
+        arguments = [self._evaluate.value(a, frame, module) for a in node.arguments]
         if len(arguments) != len(function.tree.params):
             raise fail("SL203", f"`{function.name}` takes {_count(len(function.tree.params), 'argument')}, "
                        f"and here are {len(arguments)}", node.span, frame)
@@ -87,7 +87,7 @@ class Calls:
         names = dict(zip(function.tree.params, arguments, strict=True))
         self._depth += 1
         try:
-            return self._evaluate(
+            return self._evaluate.value(
                 function.tree.value,
                 Frame(frame.n, frame, names=names, call=(function.name, node.span)),
                 function.module,

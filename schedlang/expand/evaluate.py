@@ -62,7 +62,7 @@ class Evaluator:
             t.Comp: self._comp,
             t.Range: self._range,
             t.Index: self._index,
-            t.Call: Calls(self),
+            t.Call: Calls(self).value,
             t.Unary: self._unary,
             t.Binary: self._binary,
             t.Compare: self._compare,
@@ -72,17 +72,22 @@ class Evaluator:
 
     def __call__(self, node: t.Expr, frame: Frame, module: Module) -> Value:
         """The value of an expression. Raises Fail."""
+        return self.value(node, frame, module)
+
+    def value(self, node: t.Expr, frame: Frame, module: Module) -> Value:
+        """As calling the evaluator. Expressions call each other by this method: ``__call__`` goes through C, whose depth
+        Python 3.12 and later bound whatever the size of the stack."""
         return self._nodes[type(node)](node, frame, module)
 
     # ---- values of one kind ----------------------------------------------------------------------------------------
 
     def integer(self, node: t.Expr, frame: Frame, module: Module) -> int | Col:
         """The value of an expression that must be an integer. Raises Fail SL203."""
-        return self._as_integer(self(node, frame, module), node, frame)
+        return self._as_integer(self.value(node, frame, module), node, frame)
 
     def boolean(self, node: t.Expr, frame: Frame, module: Module) -> bool | Col:
         """The value of an expression that must be a boolean. Raises Fail SL203."""
-        value = self(node, frame, module)
+        value = self.value(node, frame, module)
         if isinstance(value, bool) or (isinstance(value, Col) and kind(value) == "boolean"):
             return value
         hint = "write a comparison, such as `x != 0`" if kind(value) == "integer" else None
@@ -90,7 +95,7 @@ class Evaluator:
 
     def list(self, node: t.Expr, frame: Frame, module: Module) -> Interval | Items:
         """The value of an expression that must be a list. Raises Fail SL203."""
-        value = self(node, frame, module)
+        value = self.value(node, frame, module)
         if isinstance(value, (Interval, Items)):
             return value
         text = node.span.text
@@ -184,7 +189,7 @@ class Evaluator:
         return self.checked(node, frame, lambda: arith.neg(value) if node.op == "-" else arith.invert(value), value)
 
     def _binary(self, node: t.Binary, frame: Frame, module: Module) -> Value:
-        left, right = self(node.left, frame, module), self(node.right, frame, module)
+        left, right = self.value(node.left, frame, module), self.value(node.right, frame, module)
         if node.op == "+" and isinstance(left, (Interval, Items)) and isinstance(right, (Interval, Items)):
             return self._append(node, left, right, frame)
         if kind(left) == kind(right) == "boolean" and node.op in "&|":
@@ -231,11 +236,11 @@ class Evaluator:
     # ---- truth -----------------------------------------------------------------------------------------------------
 
     def _compare(self, node: t.Compare, frame: Frame, module: Module) -> Value:
-        return self._chain(node, 0, self(node.first, frame, module), frame, module)
+        return self._chain(node, 0, self.value(node.first, frame, module), frame, module)
 
     def _chain(self, node: t.Compare, i: int, left: Value, frame: Frame, module: Module) -> Value:
         left_span = node.first.span if i == 0 else node.rest[i - 1].span
-        right = self(node.rest[i], frame, module)
+        right = self.value(node.rest[i], frame, module)
         result = self._one_comparison(node.ops[i], left, right, left_span.to(node.rest[i].span), frame)
         if i + 1 == len(node.ops) or result is False:
             return result
@@ -301,13 +306,13 @@ class Evaluator:
     def _conditional(self, node: t.Conditional, frame: Frame, module: Module) -> Value:
         test = self.boolean(node.test, frame, module)
         if isinstance(test, bool):
-            return self(node.then if test else node.otherwise, frame, module)
+            return self.value(node.then if test else node.otherwise, frame, module)
         yes, no = frame.where(test.data), frame.where(~test.data)
         if not no.n:
-            return self(node.then, frame, module)
+            return self.value(node.then, frame, module)
         if not yes.n:
-            return self(node.otherwise, frame, module)
-        parts = [(yes.index, self(node.then, yes, module)), (no.index, self(node.otherwise, no, module))]
+            return self.value(node.otherwise, frame, module)
+        parts = [(yes.index, self.value(node.then, yes, module)), (no.index, self.value(node.otherwise, no, module))]
         try:
             return merge(parts, frame.n)
         except KindMismatch as two:
@@ -321,7 +326,7 @@ class Evaluator:
         return Interval(self.integer(node.start, frame, module), self.integer(node.stop, frame, module))
 
     def _list(self, node: t.ListExpr, frame: Frame, module: Module) -> Value:
-        values = [self(item, frame, module) for item in node.items]
+        values = [self.value(item, frame, module) for item in node.items]
         self.count_turns(len(values) * (1 if all(map(is_uniform, values)) else frame.n), node.span, frame)
         values = [self.written(v, node.span, frame) if isinstance(v, Interval) else v for v in values]
         try:
@@ -351,7 +356,7 @@ class Evaluator:
                 return EMPTY
         if not kept.n:
             return EMPTY
-        value = self(node.element, kept, module)
+        value = self.value(node.element, kept, module)
         if isinstance(value, Interval):
             value = self.written(value, node.element.span, kept)
         content = spread(value, kept.n)

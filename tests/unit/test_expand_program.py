@@ -440,6 +440,19 @@ def test_functions_recurse_a_thousand_deep():
     assert found.code == "SL209"
 
 
+@pytest.mark.parametrize("value", [
+    "0 if n == 0 else max([f(m - 1) + m for m in [n]])",
+    "0 if n == 0 else len([0] + [f(n - 1), 1]) + [f(n - 1)][0]",
+    "0 if n == 0 else (1 if 0 <= n < 10 ** 6 > f(n - 1) else 3)",
+    "0 if n == 0 or n < 0 and f(n + 1) > 0 else (((abs(min(n, n) + (f(n - 1) * 1 + 0)) - 1) * 1) if n > 0 else 1)",
+])
+def test_whatever_stands_between_two_calls_leaves_room_for_a_thousand(value):
+    """Python 3.12 and later bound calls that go through C, however large the stack is."""
+    text = (f"fn f(n) = {value}\nschedule s(ranks):\n    collective allreduce(sum)\n"
+            "    for r in 0..2:\n        send data[0] from r to 1 - r if f(999 - r) >= 0\n")
+    assert len(table_of(text, ranks=2)) == 4
+
+
 def test_recursion_that_would_take_for_ever_does_not():
     text = (
         "fn fib(n) = n if n < 2 else fib(n - 1) + fib(n - 2)\nschedule s(ranks):\n    collective allreduce(sum)\n"
