@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from schedlang.codes import CODES
 from schedlang.source import Location
 
 
@@ -39,7 +40,7 @@ class Diagnostic:
     ``code`` is a key of :data:`schedlang.codes.CODES`. ``message`` says what and why, ``help`` how to mend it.
     ``count`` is how many equal findings (on other ranks, chunks or loop turns) this one stands for, itself included.
     ``witness`` holds the finding's facts for programs: plain JSON values only. ``str()`` gives the finding as plain
-    text: ``file:line:col: severity[code]: message``, then lines with the notes and the help.
+    text: ``file:line:col: severity[code] name: message``, then lines with the notes and the help.
     """
 
     code: str
@@ -53,7 +54,9 @@ class Diagnostic:
 
     def __str__(self) -> str:
         more = f" (and {self.count - 1:,} more like it)" if self.count > 1 else ""
-        lines = [f"{_where(self.location)}{self.severity}[{self.code}]: {self.message}{more}", *map(str, self.notes)]
+        name = f" {CODES[self.code].name}" if self.code in CODES else ""
+        lines = [f"{_where(self.location)}{self.severity}[{self.code}]{name}: {self.message}{more}",
+                 *map(str, self.notes)]
         if self.help:
             lines.append(f"help: {self.help}")
         return "\n  ".join(lines)

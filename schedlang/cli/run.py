@@ -187,7 +187,7 @@ def _bytes(number: int) -> str:
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= size:
             return f"{number / size:.4g} {unit}"
-    return f"{number} bytes"
+    return f"{number} byte{'s' * (number != 1)}"
 
 
 def _seconds(time_: float) -> str:

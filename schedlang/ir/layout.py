@@ -52,7 +52,7 @@ class Layout:
             if alike and b.chunks * self.part > LIMIT:
                 raise SchedError(_bad(table, f"{b.chunks} chunks of {'scratch ' * (b.role == 'scratch')}{b.name} with "
                                              f"{self.part} elements each are more than 64 bits can count",
-                                      "Take fewer elements."))
+                                      "take fewer elements"))
             length = np.full(b.chunks, self.part, np.int64) if known is None else known
             np.cumsum(np.broadcast_to(length, (len(self._starts), b.chunks)), axis=1,
                       out=self._starts[:, base + 1 : base + 1 + b.chunks])
@@ -155,13 +155,13 @@ def _fitting(table: OpTable, elements: int | None) -> int:
         total = sum(map(int, c.counts.ravel()))
         if total > LIMIT:
             raise SchedError(_bad(table, f"the counts add up to {total}, more than 64 bits can count",
-                                  "Take smaller counts."))
+                                  "take smaller counts"))
         if elements not in (None, total):
             raise SchedError(_bad(table, f"{elements} elements, but the counts of {c.name} add up to {total}",
-                                  "Leave the element count to the counts."))
+                                  "leave the element count to the counts"))
         return total
     if elements is None:
-        raise SchedError(_bad(table, f"{c.name} needs an element count", "Say how many elements the buffer has."))
+        raise SchedError(_bad(table, f"{c.name} needs an element count", "say how many elements the buffer has"))
     if not 0 <= elements <= LIMIT:
         raise SchedError(_bad(table, f"{elements} elements; sizes are 0 to 2^63 - 1", None))
     if kind.family == "blocked" and elements % table.ranks:
@@ -173,7 +173,7 @@ def _fitting(table: OpTable, elements: int | None) -> int:
         if measure is None or not measure.chunks:
             if elements:
                 raise SchedError(_bad(table, f"{elements} elements, but the schedule has no chunk to hold them",
-                                      "Take 0 elements."))
+                                      "take 0 elements"))
         elif elements % measure.chunks:
             raise SchedError(_bad(table, f"{elements} elements do not divide into {measure.chunks} equal chunks of "
                                          f"{measure.name}; in a custom collective all chunks have one length",
@@ -183,7 +183,7 @@ def _fitting(table: OpTable, elements: int | None) -> int:
 
 def _nearest(elements: int, unit: int) -> str:
     below = elements // unit * unit
-    return f"The nearest that do are {below} and {below + unit}."
+    return f"the nearest that do are {below} and {below + unit}"
 
 
 def _bad(table: OpTable, message: str, help: str | None) -> Diagnostic:

@@ -60,6 +60,11 @@ def test_json_figures(ring, capsys):
     assert found["busbw"] == pytest.approx(found["algbw"] * 1.5)
 
 
+def test_one_of_each_is_said_as_one(ring, capsys):
+    assert main(["run", ring, "--elements", "1", "--dtype", "int8"]) == 0
+    assert "int8, 1 element (1 byte)\n" in capsys.readouterr().out
+
+
 def test_one_rank_has_no_bus_bandwidth(tmp_path, capsys):
     path = tmp_path / "one.json"
     path.write_text(table_json.dumps(tables.ring(1)), encoding="utf-8")

@@ -16,15 +16,15 @@ AT = Span(SOURCE, SOURCE.text.index("data"), SOURCE.text.index(" from"))
 def test_a_finding_prints_as_plain_text():
     finding = error("SL210", "chunk 9 of data, which has 8", AT, help="count from 0", count=1200,
                     notes=[Note("declared here", Place("b.json", 3)), Note("where r = 0")])
-    assert str(finding) == ("a/x.sched:2:10: error[SL210]: chunk 9 of data, which has 8 (and 1,199 more like it)\n"
+    assert str(finding) == ("a/x.sched:2:10: error[SL210] bad-use: chunk 9 of data, which has 8 (and 1,199 more like it)\n"
                             "  note: b.json:3:1: declared here\n  note: where r = 0\n  help: count from 0")
-    assert str(warning("SL602", "nothing reads it")) == "warning[SL602]: nothing reads it"
+    assert str(warning("SL602", "nothing reads it")) == "warning[SL602] shorter-part: nothing reads it"
 
 
 def test_what_is_raised_says_how_to_mend_it():
     findings = [error("SL201", "no k", AT, help="call it j"), error("SL806", "no -q", notes=[Note("there is -p")])]
-    assert str(SchedError(findings)) == ("a/x.sched:2:10: error[SL201]: no k\n  help: call it j\n"
-                                         "error[SL806]: no -q\n  note: there is -p")
+    assert str(SchedError(findings)) == ("a/x.sched:2:10: error[SL201] unknown-name: no k\n  help: call it j\n"
+                                         "error[SL806] bad-option: no -q\n  note: there is -p")
 
 
 def test_a_place_is_shown_by_line_and_column():
@@ -42,6 +42,6 @@ def test_printing_needs_nothing_else():
 def test_what_load_raises_can_be_read(tmp_path):
     path = tmp_path / "few.sched"
     path.write_text("schedule few(ranks):\n    collective allreduce(sum)\n    chunk 4\n")
-    with pytest.raises(SchedError, match=r"few\.sched:3:5: error\[SL101\].*\n.*help: ") as caught:
+    with pytest.raises(SchedError, match=r"few\.sched:3:5: error\[SL101\] syntax-error: .*\n.*help: ") as caught:
         schedlang.load(path, ranks=2)
     assert all("help" in str(d) for d in caught.value.diagnostics)

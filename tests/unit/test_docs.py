@@ -11,7 +11,7 @@ from schedlang.cli import main
 from schedlang.expand import cases, expand, load_text
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 from schedlang.source import Source
-from schedlang.syntax import parse
+from schedlang.syntax import format_file, parse
 from schedlang.verify import verify
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +37,12 @@ def test_every_piece_of_language_parses(block):
     text = block if is_file(block) else "schedule piece(ranks):\n" + re.sub(r"^(?=.)", "    ", block, flags=re.M)
     _, findings = parse(Source("piece", text))
     assert not findings
+
+
+@pytest.mark.parametrize("block", [b for b in SOURCES if is_file(b)], ids=lambda b: b.split("\n")[0][:40])
+def test_every_shown_file_has_the_usual_layout(block):
+    file, _ = parse(Source("piece", block))
+    assert format_file(file) == block
 
 
 @pytest.mark.parametrize("block", [b for b in SOURCES if b.startswith("schedule") and "shout" not in b],

@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_said(collective, ranks, chunks, elements, says):
 def test_the_nearest_sizes_are_named():
     with pytest.raises(SchedError) as e:
         Layout(table(Collective("allgather", inplace=False), 3, 3), 10)
-    assert e.value.diagnostics[0].help == "The nearest that do are 9 and 12."
+    assert e.value.diagnostics[0].help == "the nearest that do are 9 and 12"
 
 
 def test_64_bits():

@@ -88,14 +88,14 @@ class _Fault:
 _FAULTS = (
     _Fault("SL222",
            lambda b: outside(b.rank, b.table.ranks) | (b.is_transfer & outside(b.peer, b.table.ranks)), _rank_text,
-           "Wrap round with `% ranks`, or leave the ends of a line out with a trailing `if`."),
+           "wrap round with `% ranks`, or leave the ends of a line out with a trailing `if`"),
     _Fault("SL224", lambda b: b.is_transfer & (b.peer == b.rank), lambda t, r: f"rank {t.rank[r]} sends to itself",
-           "Use `copy X into Y on r` or `reduce X into Y on r`, or leave this turn out with a trailing `if`."),
+           "use `copy X into Y on r` or `reduce X into Y on r`, or leave this turn out with a trailing `if`"),
     _Fault("SL221",
            lambda b: _past_end(b, b.buffer, b.chunk) | _past_end(b, b.from_buffer, b.from_chunk), _past_end_text,
-           "Chunks count from 0. Wrap round with `%`, or give the buffer more chunks."),
+           "chunks count from 0; wrap round with `%`, or give the buffer more chunks"),
     _Fault("SL221", lambda b: _elsewhere(b, b.buffer) | _elsewhere(b, b.from_buffer), _elsewhere_text,
-           "On other ranks use a scratch buffer: `buffer NAME[CHUNKS]`."),
+           "on other ranks use a scratch buffer: `buffer NAME[CHUNKS]`"),
 )
 
 
