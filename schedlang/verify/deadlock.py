@@ -23,7 +23,7 @@ STARTS = 64
 """From so many places a shortest circle is sought."""
 
 WORK = 2_000_000
-"""How many edges the search for a shorter circle may look at."""
+"""How many edges the search for a shorter circle may look at, once there is one."""
 
 SHOWN = 12
 """A circle of up to so many operations is shown whole."""
@@ -86,7 +86,7 @@ def shortest_circle(graph: Graph) -> list[Wait]:
         found, looked = _circle_through(waits, start, len(best))
         work += looked
         best = found or best
-        if work > WORK:
+        if best and work > WORK:
             break
     return [Wait(int(graph.effect[e]), int(graph.cause[e])) for e in best if graph.effect[e] != graph.cause[e]]
 
