@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.expand.execute import Statements, Where, cell
 from schedlang.expand.frame import Frame, fail
 from schedlang.expand.moves import equal_lengths, nonempty
+from schedlang.expand.statements import Statements, Where, cell
 from schedlang.expand.values import Array, Col, Items, lengths_of, runs, spread
 from schedlang.source import Span
 from schedlang.syntax import tree as t

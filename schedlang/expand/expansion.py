@@ -9,14 +9,15 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, SchedError, Severity
 from schedlang.expand import structure
+from schedlang.expand.block import block
 from schedlang.expand.declare import Declarations, Root
 from schedlang.expand.ensure import check_once
 from schedlang.expand.evaluate import Evaluator
-from schedlang.expand.execute import CHAN, STREAM, Statements
 from schedlang.expand.frame import Fail, Frame, fail, shown_all
 from schedlang.expand.parameters import bound
 from schedlang.expand.program import Module
 from schedlang.expand.rows import columns
+from schedlang.expand.statements import CHAN, STREAM, Statements
 from schedlang.expand.values import Value, at, key
 from schedlang.ir.origin import used_note
 from schedlang.ir.place import by_number, fork_join
@@ -79,14 +80,14 @@ class Expansions:
         ranks, chunks = declared.ranks, declared.chunks
         run = Statements(declared, module, self.evaluate, self)
         try:
-            block = run.block(schedule.body, root)
+            made = block(run, schedule.body, root)
             run.finish()
             check_once(run)
         except Fail as why:
             declared.findings.add(why)
         if declared.findings:
             raise Failed(declared.findings.ordered())
-        filled = columns(block, ranks, len(run.streams))
+        filled = columns(made, ranks, len(run.streams))
         streams = _used_streams(run, filled)
         collective = replace(declared.collective, ensures=run.ensures.made(),
                              counts_read=declared.counts_read or run.counts_read)

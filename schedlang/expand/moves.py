@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from schedlang.expand.execute import RANK, Statements, Where, cell, cell_at
 from schedlang.expand.frame import Frame, fail
 from schedlang.expand.rows import Rows
+from schedlang.expand.statements import RANK, Statements, Where, cell, cell_at
 from schedlang.expand.values import Col, bounds
 from schedlang.ir.table import NONE
 from schedlang.ops import Op

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from schedlang.expand.declare import LARGEST
-from schedlang.expand.execute import CHAN, MAIN, STREAM, Statements, Where, cell, nested
 from schedlang.expand.frame import Frame, fail, shown_all
 from schedlang.expand.parameters import listed
 from schedlang.expand.program import did_you_mean
 from schedlang.expand.rows import Block, Even, Part, Starts, positions
+from schedlang.expand.statements import CHAN, MAIN, STREAM, Statements, Where, cell, nested
 from schedlang.expand.values import (
     Array,
     Col,

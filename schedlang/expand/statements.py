@@ -1,10 +1,11 @@
-"""Statements over frames: what they bind, and the rows they make."""
+"""What the statements of a schedule share while they are run: streams, buffers, events, places in the source, the count
+of rows. What each statement does: ``block.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,14 +15,10 @@ from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch
 from schedlang.expand.postcondition import Collected
 from schedlang.expand.program import Module, did_you_mean
-from schedlang.expand.rows import Block, Part
-from schedlang.expand.values import POISON, Array, Col, Interval, Items, Value, bounds, column, fitting, kind
-from schedlang.ir.table import NONE, Buffer, Site
+from schedlang.expand.values import Array, Col, Interval, Items, Value, bounds, column, fitting, kind
+from schedlang.ir.table import NONE, Buffer, OpTable, Site
 from schedlang.source import Span
 from schedlang.syntax import tree as t
-
-if TYPE_CHECKING:
-    from schedlang.expand.expansion import Expansions
 
 MAIN = "main"
 STREAM, CHAN, RANK = "$stream", "$chan", "$rank"
@@ -38,9 +35,16 @@ class Where:
     node: t.Loc
 
 
+class Tables(Protocol):
+    """Who expands the schedules that a schedule uses: :class:`schedlang.expand.expansion.Expansions`."""
+
+    def used(self, schedule: t.Schedule, module: Module, given: dict[str, Value], s: t.Use, frame: Frame) -> OpTable:
+        """The table that a `use` places. Raises Fail."""
+
+
 @dataclass
 class Statements:
-    """Runs the statements of one schedule; what fails is in ``findings`` and makes no rows.
+    """The running of one schedule's statements; what fails is in ``findings`` and makes no rows.
 
     Statements whose number of rows is plain before they are looked at closer are left for :meth:`finish`, so that a
     schedule with too many rows is refused before any is made.
@@ -49,7 +53,7 @@ class Statements:
     declared: Declarations
     module: Module
     evaluate: Evaluator
-    expansions: Expansions
+    expansions: Tables
     streams: dict[str, int] = field(default_factory=lambda: {MAIN: 0})
     events: dict[tuple[str, tuple[int, ...]], int] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
@@ -65,108 +69,9 @@ class Statements:
         self.buffers: list[Buffer] = list(self.declared.buffers)
         self.index = {b.name: i for i, b in enumerate(self.buffers)}
 
-    # ---- blocks ----------------------------------------------------------------------------------------------------
-
-    def block(self, body: Sequence[t.Stmt], frame: Frame, *, in_step: bool = False, step: bool = False) -> Block:
-        """The rows of a body. A statement that fails is left out, and the next one is looked at all the same."""
-        parts: list[Part] = []
-        here, top = frame, frame is self.declared.root
-        for i, s in enumerate(body):
-            if top:
-                self.findings.position = i
-            try:
-                if isinstance(s, t.Chan):
-                    chan = self._interned(self._stream(s.name, here), here)
-                    here = here.inner()
-                    here.names[CHAN] = chan
-                    continue
-                if top and isinstance(s, (t.Let, t.Require)):
-                    continue  # looked at together with the declarations
-                part = self._statement(s, here, in_step or step)
-            except Fail as why:
-                self.findings.add(why)
-                if why.final:
-                    raise Fail(final=True) from None
-                if isinstance(s, t.Let):
-                    here.names[s.name] = POISON
-            else:
-                if part is not None:
-                    parts.append(part)
-        return Block(frame, parts, step)
-
-    def _statement(self, s: t.Stmt, frame: Frame, in_step: bool) -> Part | None:
-        match s:
-            case t.Let():
-                frame.names[s.name] = self.evaluate(s.value, frame, self.module)
-                frame.lets += (s.name,)
-                return None
-            case t.Require():
-                self.declared.require(s, frame)
-                return None
-            case t.For():
-                values = self.evaluate.list(s.values, frame, self.module)
-                inner = self.evaluate.flat(values, s.values.span, frame, s.var)
-                return self.block(s.body, inner, in_step=in_step) if inner.n else None
-            case t.If():
-                return self._if(s, frame, in_step)
-            case t.Step():
-                return self.block(s.body, frame.inner(), step=True)
-            case t.Stream():
-                inner = frame.inner()
-                inner.names[STREAM] = self._joined(self._stream(s.name, frame), frame)
-                return self.block(s.body, inner, in_step=in_step)
-            case t.OnRank():
-                inner = frame.inner()
-                inner.names[RANK] = self.rank(s.rank, frame)
-                return self.block(s.body, inner, in_step=in_step)
-            case t.Use():
-                from schedlang.expand.used import use
-
-                return use(self, s, frame)
-            case t.Ensure():
-                from schedlang.expand.ensure import ensure
-
-                ensure(self, s, frame)
-                return None
-            case t.Transfer() | t.OwnSend() | t.OwnRecv() | t.Local() | t.EventStmt():
-                from schedlang.expand.moves import move
-
-                return move(self, s, frame, in_step)
-            case _:
-                return None  # a declaration
-
-    def _if(self, s: t.If, frame: Frame, in_step: bool) -> Part | None:
-        parts: list[Part] = []
-        rest = frame
-        for condition, body in s.branches:
-            truth = self.evaluate.boolean(condition, rest, self.module)
-            if isinstance(truth, Col):
-                yes, no = rest.where(truth.data), rest.where(~truth.data)
-            elif truth:
-                yes, no = rest.inner(), None
-            else:
-                continue
-            if yes.n:
-                parts.append(self.block(body, yes, in_step=in_step))
-            if no is None or not no.n:
-                return Block(frame, parts)
-            rest = no
-        if s.otherwise:
-            parts.append(self.block(s.otherwise, rest.inner(), in_step=in_step))
-        return Block(frame, parts)
-
-    def guarded(self, condition: t.Expr | None, frame: Frame) -> Frame:
-        """The turns in which a trailing `if` lets a statement run."""
-        if condition is None:
-            return frame
-        truth = self.evaluate.boolean(condition, frame, self.module)
-        if isinstance(truth, Col):
-            return frame.where(truth.data)
-        return frame if truth else Frame(0, frame, index=np.zeros(0, np.int64))
-
     # ---- streams ---------------------------------------------------------------------------------------------------
 
-    def _stream(self, name: t.StreamName, frame: Frame) -> tuple[list[str], Array | None]:
+    def stream(self, name: t.StreamName, frame: Frame) -> tuple[list[str], Array | None]:
         """The names of a stream that occur, and which of them each turn has (None: there is one only)."""
         symbol = None
         if isinstance(name.base, t.Name):
@@ -199,26 +104,28 @@ class Statements:
         raise kind_mismatch("an integer or a name", value, span, frame)
 
     def stream_id(self, name: str) -> int:
+        """The number of a stream, a new one where it is new."""
         return self.streams.setdefault(name, len(self.streams))
 
-    def _interned(self, named: tuple[list[str], Array | None], frame: Frame) -> int | Col:
+    def interned(self, named: tuple[list[str], Array | None]) -> int | Col:
+        """The numbers of streams, given as :meth:`stream` gives them."""
         names, which = named
         ids = [self.stream_id(n) for n in names]
         return ids[0] if which is None else column(np.array(ids, np.int32)[which])
 
-    def _joined(self, named: tuple[list[str], Array | None], frame: Frame) -> int | Col:
+    def joined(self, named: tuple[list[str], Array | None], frame: Frame) -> int | Col:
         """The streams meant by names inside the current streams."""
         names, which = named
         current = frame.lookup(STREAM)
         assert isinstance(current, (int, Col))
         if isinstance(current, int):
             outer = list(self.streams)[current]
-            return self._interned(([nested(outer, n) for n in names], which), frame)
+            return self.interned(([nested(outer, n) for n in names], which))
         pairs = current.data.astype(np.int64) * len(names) + (0 if which is None else which)
         found, inverse = np.unique(pairs, return_inverse=True)
         known = list(self.streams)
         joined = [nested(known[p // len(names)], names[p % len(names)]) for p in found.tolist()]
-        return self._interned((joined, inverse), frame)
+        return self.interned((joined, inverse))
 
     def connection(self, frame: Frame) -> tuple[Any, Any]:
         """The current stream and chan over a frame, as cells."""
@@ -229,6 +136,15 @@ class Statements:
         return cell(stream), np.where(chan.data == NONE, cell(stream), chan.data)
 
     # ---- checked parts of statements -------------------------------------------------------------------------------
+
+    def guarded(self, condition: t.Expr | None, frame: Frame) -> Frame:
+        """The turns in which a trailing `if` lets a statement run."""
+        if condition is None:
+            return frame
+        truth = self.evaluate.boolean(condition, frame, self.module)
+        if isinstance(truth, Col):
+            return frame.where(truth.data)
+        return frame if truth else Frame(0, frame, index=np.zeros(0, np.int64))
 
     def rank(self, node: t.Expr, frame: Frame) -> int | Col:
         """A rank. Raises Fail SL222 where it is none."""
@@ -273,7 +189,7 @@ class Statements:
                 0,
                 size - 1,
                 frame,
-                lambda i: f"chunk {cell_at(start, i)} of `{loc.buffer}`, which has " + chunks_text(size),
+                lambda i: f"chunk {cell_at(start, i)} of `{loc.buffer}`, which has " + size_text(size),
             )
             return Where(index, start, 1, loc)
         stop = self.evaluate.integer(loc.stop, frame, self.module)
@@ -282,7 +198,7 @@ class Statements:
             a, b = cell_at(start, i), cell_at(stop, i)
             if b < a:
                 return f"the slice `{loc.buffer}[{a}:{b}]` ends before it starts"
-            return f"`{loc.buffer}[{a}:{b}]` reaches outside `{loc.buffer}`, which has {chunks_text(size)}"
+            return f"`{loc.buffer}[{a}:{b}]` reaches outside `{loc.buffer}`, which has {size_text(size)}"
 
         self._inside(loc, start, 0, size, frame, message)
         self._inside(loc, stop, 0, size, frame, message)
@@ -366,6 +282,6 @@ def cell_at(v: int | Col, turn: int) -> int:
     return int(v.data[turn]) if isinstance(v, Col) else v
 
 
-def chunks_text(n: int) -> str:
+def size_text(n: int) -> str:
     """How many chunks a buffer has, for messages."""
     return f"{n} chunk{'' if n == 1 else 's'}" + (f" (0 to {n - 1})" if n else "")
