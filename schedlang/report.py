@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from schedlang.diagnostics import Diagnostic
+from schedlang.diagnostics import Diagnostic, Severity
 
 Status = Literal["ok", "faulty", "skipped", "unusable"]
 
@@ -37,6 +37,11 @@ class Case:
     proofs: tuple[Proof, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of the errors that were found, sorted."""
+        return tuple(sorted({d.code for d in self.diagnostics if d.severity == Severity.ERROR}))
+
 
 @dataclass(frozen=True)
 class Report:
@@ -60,12 +65,26 @@ class Report:
     def ok(self) -> bool:
         return self.status == "ok"
 
-    def with_status(self, *statuses: Status) -> list[Case]:
+    def with_status(self, *statuses: str) -> list[Case]:
         return [case for case in self.cases if case.status in statuses]
 
     @property
-    def smallest_failures(self) -> list[Case]:
-        """Of the faulty cases and of the unusable ones, as far as there are any, the one with the fewest ranks, of
-        those the first."""
-        return [min(failing, key=lambda case: case.values.get("ranks", 0))
-                for failing in (self.with_status("faulty"), self.with_status("unusable")) if failing]
+    def failures(self) -> list[Failure]:
+        """The cases that fail, those alike together: the kinds of faulty cases by their number of ranks, then the
+        unusable ones."""
+        kinds: dict[tuple[str, ...], list[Case]] = {}
+        for status in ("faulty", "unusable"):
+            for case in sorted(self.with_status(status), key=lambda case: case.values.get("ranks", 0)):
+                kinds.setdefault((status, *case.codes), []).append(case)
+        return [Failure(tuple(cases)) for cases in kinds.values()]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Cases of one status in which errors of the same codes were found, those with the fewest ranks first."""
+
+    cases: tuple[Case, ...]
+
+    @property
+    def smallest(self) -> Case:
+        return self.cases[0]

@@ -10,6 +10,7 @@ import numpy as np
 from schedlang.expand import arith
 from schedlang.expand.calls import Calls
 from schedlang.expand.frame import Fail, Frame, fail, kind_mismatch, shown_at
+from schedlang.expand.lists import appended, element, items_of, merge, size
 from schedlang.expand.program import Module
 from schedlang.expand.values import (
     EMPTY,
@@ -21,21 +22,16 @@ from schedlang.expand.values import (
     KindMismatch,
     Poison,
     Value,
-    appended,
     as_items,
     at,
     bounds,
     described,
-    element,
     is_uniform,
-    items_of,
     key,
     kind,
     lengths_of,
     longest,
-    merge,
     runs,
-    size,
     spread,
 )
 from schedlang.expand.walk import names_in
@@ -75,8 +71,9 @@ class Evaluator:
         return self.value(node, frame, module)
 
     def value(self, node: t.Expr, frame: Frame, module: Module) -> Value:
-        """As calling the evaluator. Expressions call each other by this method: ``__call__`` goes through C, whose depth
-        Python 3.12 and later bound whatever the size of the stack."""
+        """As calling the evaluator. Expressions call each other by this method: ``__call__`` goes through C, and Python
+        3.12 and later bound the depth of that, whatever the size of the stack.
+        """
         return self._nodes[type(node)](node, frame, module)
 
     # ---- values of one kind ----------------------------------------------------------------------------------------

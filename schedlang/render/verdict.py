@@ -13,10 +13,13 @@ from schedlang.report import Case, Report
 
 FORMAT, VERSION = "schedlang-verify", 1
 
+MOST_FAILURES = 3
+"""Of how many kinds of failure the smallest case is shown."""
+
 
 def text(report: Report, *, full: bool, style: Style, width: int) -> str:
-    """One schedule's verdicts: the findings of the smallest faulty case and of the smallest unusable one, or
-    where there is neither the warnings, each with a line that says what holds; with ``full`` also the facts."""
+    """One schedule's verdicts: the findings of the smallest case of each kind of failure, or where there is none the
+    warnings, each with a line that says what holds; with ``full`` also the facts."""
     return "".join(f"{line}\n" for line in _lines(report, full, style, width))
 
 
@@ -30,17 +33,24 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
                 yield ""
 
     proved, skipped = report.with_status("ok"), report.with_status("skipped")
-    failures = report.smallest_failures
-    for failure in failures:
-        yield from findings(failure.diagnostics)
-        tag = style("error", failure.status.upper())
-        alike, tried = len(report.with_status(failure.status)), len(report.cases) - len(skipped)
+    failures = report.failures
+    for failure in failures[:MOST_FAILURES]:
+        case = failure.smallest
+        yield from findings(case.diagnostics)
+        tag = style("error", case.status.upper())
+        alike, tried = len(failure.cases), len(report.cases) - len(skipped)
         others = f", and {alike - 1} more of {tried} cases" if alike > 1 else (
             f", alone of {tried} cases" if tried > 1 else "")
-        values = values_text([failure.values])
-        yield f"{tag}  {name}{values and f'  {values}'}{others}: {summary(failure.diagnostics)}"
+        if sum(other.smallest.status == case.status for other in failures) > 1:
+            others += f" with {' and '.join(case.codes)}"
+        values = values_text([case.values])
+        yield f"{tag}  {name}{values and f'  {values}'}{others}: {summary(case.diagnostics)}"
         if full:
-            yield from (f"    {line}" for line in _not_judged(failure))
+            yield from (f"    {line}" for line in _not_judged(case))
+    for failure in failures[MOST_FAILURES:]:
+        alike, case = len(failure.cases), failure.smallest
+        yield (f"    {' and '.join(case.codes)} besides in {alike} case{'s' * (alike > 1)}, the first with "
+               f"{values_text([case.values])}")
     if not failures:
         yield from findings(_remarks(proved, full))
         count = f" ({len(proved)} cases)" if len(proved) > 1 else ""

@@ -94,6 +94,33 @@ def test_the_smallest_failing_size_is_shown_and_the_others_counted(call):
     assert "FAULTY  short.sched::short  ranks 4, and 1 more of 5 cases: 1 error" in out
 
 
+def test_a_fault_of_some_sizes_does_not_hide_another_fault_of_others(call):
+    custom = ("schedule hide(ranks):\n    collective custom\n    verify ranks in 1..8\n"
+              "    buffer input[1], output[ranks if ranks != 4 else -1]\n    ensure output[0] on 0 == input[0] on 0\n"
+              "    copy input[0] into output[ranks] on 0 if ranks == 5 or ranks == 6\n"
+              "    copy input[0] into output[0] on 0 if ranks != 3\n")
+    status, out, _ = call("verify", write("hide.sched", custom))
+    assert status == 2
+    assert [line for line in out.splitlines() if "hide.sched::hide" in line] == [
+        "FAULTY  hide.sched::hide  ranks 3, alone of 7 cases with SL504: 1 error",
+        "FAULTY  hide.sched::hide  ranks 5, and 1 more of 7 cases with SL221: 1 error",
+        "UNUSABLE  hide.sched::hide  ranks 4, alone of 7 cases: 1 error",
+    ]
+    assert [out.count(f"error[{code}]") for code in ("SL504", "SL221", "SL205")] == [1, 1, 1]
+
+
+def test_three_kinds_of_failure_are_shown_and_the_others_named(call):
+    custom = ("schedule hide(ranks):\n    collective custom\n    verify ranks in 1..7\n"
+              "    buffer input[1], output[1]\n    ensure output[0] on 0 == input[0] on 0\n"
+              "    wait a on 0 if ranks == 2\n    send input[1] from 0 to 1 if ranks == 3\n"
+              "    send input[0] from 0 to 0 if ranks > 3 and ranks < 6\n"
+              "    copy input[0] into output[0] on 0 if ranks != 1\n"
+              "    let x = 1 // (ranks - 6)\n")
+    _, out, _ = call("verify", write("hide.sched", custom))
+    assert out.count("hide.sched::hide") == 3
+    assert "    SL224 besides in 2 cases, the first with ranks 4\n" in out
+
+
 def test_concise_is_a_line_a_finding(call):
     status, out, _ = call("verify", write("short.sched", FAULTY), "--format", "concise")
     assert status == 1 and len(out.splitlines()) == 2 and "error[SL504]" in out.splitlines()[0]
