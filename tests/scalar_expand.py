@@ -540,7 +540,7 @@ class Expander:
     def backwards(self, given):
         """The rows of the reverse. The transform itself is tested elsewhere; here it is a given."""
         from schedlang.expand.expansion import Expansions
-        from schedlang.expand.values import from_plain
+        from schedlang.expand.lists import from_plain
         from schedlang.ir.reverse import reverse
 
         table = reverse(

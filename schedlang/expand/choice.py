@@ -9,6 +9,7 @@ from typing import Any
 from schedlang.diagnostics import SchedError, error
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame
+from schedlang.expand.lists import from_plain
 from schedlang.expand.parameters import (
     MAX_CASES,
     converted,
@@ -20,7 +21,7 @@ from schedlang.expand.parameters import (
     world,
 )
 from schedlang.expand.program import Module
-from schedlang.expand.values import Value, at, from_plain
+from schedlang.expand.values import Value, at
 from schedlang.syntax import tree as t
 
 

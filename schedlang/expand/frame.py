@@ -9,20 +9,8 @@ from typing import Any
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
-from schedlang.expand.values import (
-    Array,
-    Col,
-    Interval,
-    Items,
-    Poison,
-    Value,
-    at,
-    element,
-    elements,
-    kind,
-    take,
-    take_one,
-)
+from schedlang.expand.lists import element, elements
+from schedlang.expand.values import Array, Col, Interval, Items, Poison, Value, at, kind, take, take_one
 from schedlang.ir.words import shown
 from schedlang.source import Location, Span
 

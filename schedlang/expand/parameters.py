@@ -11,20 +11,9 @@ from schedlang.diagnostics import Diagnostic, SchedError, error
 from schedlang.expand.declare import LARGEST, Declarations, RecursionInDeclarations, Root
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail, shown_at
+from schedlang.expand.lists import from_plain, size
 from schedlang.expand.program import Module, did_you_mean
-from schedlang.expand.values import (
-    POISON,
-    Interval,
-    Items,
-    KindMismatch,
-    Value,
-    as_items,
-    at,
-    from_plain,
-    kind,
-    longest,
-    size,
-)
+from schedlang.expand.values import POISON, Interval, Items, KindMismatch, Value, as_items, at, kind, longest
 from schedlang.expand.walk import names_in
 from schedlang.ops import COLLECTIVES
 from schedlang.source import Span

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from schedlang.expand.declare import LARGEST
 from schedlang.expand.frame import Frame, fail, shown_all
+from schedlang.expand.inlined import Inlined
+from schedlang.expand.lists import chosen
 from schedlang.expand.parameters import listed
 from schedlang.expand.program import did_you_mean
-from schedlang.expand.rows import Block, Even, Part, Starts, positions
+from schedlang.expand.rows import Block, Part
 from schedlang.expand.statements import CHAN, MAIN, STREAM, Statements, Where, cell, nested
 from schedlang.expand.values import (
     Array,
@@ -21,7 +22,6 @@ from schedlang.expand.values import (
     Items,
     Value,
     as_items,
-    chosen,
     is_uniform,
     key,
     lengths_of,
@@ -29,56 +29,10 @@ from schedlang.expand.values import (
     spread,
     take_one,
 )
-from schedlang.ir.place import Placement, placed, placed_sites
+from schedlang.ir.place import Placement, placed_sites
 from schedlang.ir.table import NONE, Buffer, OpTable, Use
 from schedlang.ops import Op
 from schedlang.syntax import tree as t
-
-
-@dataclass(eq=False)
-class Inlined:
-    """The rows of a `use`: a copy of a table in each turn of a frame."""
-
-    frame: Frame
-    table: OpTable
-    by: Placement
-    starts: Starts = field(default_factory=lambda: Even(0, 0))
-
-    @property
-    def width(self) -> int:
-        return len(self.table)
-
-    def counts(self) -> int:
-        return self.width
-
-    def place(self, starts: Starts) -> None:
-        self.starts = starts
-
-    def begins(self) -> Sequence[int]:
-        number = self.table.number
-        assert number is not None
-        return [0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist()] if self.width else []
-
-    def uniform(self, column: str) -> int | None:
-        if column in ("turn", "site") or getattr(self.table, column).strides != (0,):
-            return None
-        value = placed(self.table, self.by, column)
-        if isinstance(value, int):
-            return value
-        first = int(value.flat[0])
-        return first if (value == first).all() else None
-
-    def write(self, out: Mapping[str, Array]) -> None:
-        n, width = self.frame.n, self.width
-        at = positions(self.starts, n)
-        together = n == 1 or (isinstance(self.starts, Even) and self.starts.stride == width)
-        base = int(at[0])
-        where: Any = slice(base, base + n * width) if together else (at[:, None] + np.arange(width)).ravel()
-        for column, cells in out.items():
-            value = placed(self.table, self.by, column)
-            if column == "of" and not isinstance(value, int):
-                value = np.where(value == NONE, NONE, value + at[:, None])
-            cells[where] = value if isinstance(value, int) else value.ravel()
 
 
 def use(run: Statements, s: t.Use, frame: Frame) -> Part | None:
@@ -93,13 +47,13 @@ def use(run: Statements, s: t.Use, frame: Frame) -> Part | None:
     parts: list[Part] = []
     for group in _alike(frame, [_length(on), *arguments.values()]):
         values = {k: _first(group, v) for k, v in arguments.items()}
-        made = _copies(run, s, group, group_value(group, frame, on), values)
+        made = _copies(run, s, group, _group_value(group, frame, on), values)
         if made is not None:
             parts.append(made)
     return Block(frame, parts)
 
 
-def group_value(group: Frame, frame: Frame, value: Value) -> Any:
+def _group_value(group: Frame, frame: Frame, value: Value) -> Any:
     return value if group is frame else group.lifted(value)
 
 
