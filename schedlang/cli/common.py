@@ -90,7 +90,11 @@ def single(values: dict[str, list[Value]]) -> dict[str, Value]:
 
 def _values(text: str, label: str) -> list[Value]:
     if text.startswith("@"):
-        return [_matrix(Path(text[1:]), label)]
+        from schedlang.cli.counts import read_counts
+
+        return [read_counts(Path(text[1:]), label)]
+    if text.lower().endswith((".csv", ".json")):
+        raise bad_option(f"{label}={text} is the name of a file", help=f"{label}=@{text} reads counts from it")
     if match := re.fullmatch(r"(-?[0-9]{1,18})\s*\.\.\s*(-?[0-9]{1,18})", text):
         return list(_bounded(range(int(match[1]), int(match[2])), label, text))
     if re.fullmatch(r"-?\w+(\s*,\s*-?\w+)+", text):
@@ -110,61 +114,6 @@ def _value(text: str, label: str) -> Value:
     from schedlang.syntax import parse_value
 
     return constant_value(parse_value(text, label))
-
-
-def _matrix(path: Path, label: str) -> Value:
-    """A vector or matrix of counts from a .json (nested lists) or .csv file."""
-    import json
-
-    import numpy as np
-
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as failure:
-        why = failure.strerror if isinstance(failure, OSError) else "not UTF-8 text"
-        raise bad_option(f"{label}: cannot read {path}: {why}") from None
-    try:
-        rows = json.loads(text) if path.suffix.lower() == ".json" else _cells(text)
-    except json.JSONDecodeError as failure:
-        raise bad_option(f"{label}: {path} does not hold counts: line {failure.lineno}, column {failure.colno} is not "
-                         f"JSON ({failure.msg})", help=_COUNTS) from None
-    except _NoCount as failure:
-        raise bad_option(f"{label}: {path} does not hold counts: {failure}", help=_COUNTS) from None
-    except ValueError:                                  # more digits than Python reads
-        raise bad_option(f"{label}: {path} does not hold counts: a number has too many digits", help=_COUNTS) from None
-    except RecursionError:
-        raise bad_option(f"{label}: {path} does not hold counts: its lists nest too deep", help=_COUNTS) from None
-    if path.suffix.lower() != ".json" and len(rows) == 1:
-        rows = rows[0]
-
-    def whole(cells: Any) -> bool:
-        return isinstance(cells, list) and bool(cells) and all(type(c) is int and 0 <= c < 1 << 62 for c in cells)
-
-    square = isinstance(rows, list) and bool(rows) and all(whole(row) and len(row) == len(rows[0]) for row in rows)
-    if not whole(rows) and not square:
-        raise bad_option(f"{label}: {path} does not hold counts", help=_COUNTS)
-    return np.array(rows, np.int64)
-
-
-_COUNTS = "counts are integers from 0 on: a list of them, or a list of equally long rows; a .csv has commas"
-
-
-class _NoCount(Exception):
-    """Where a .csv file holds something else than a count, and what."""
-
-
-def _cells(text: str) -> list[list[int]]:
-    """The integers of a .csv file. Raises _NoCount."""
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        cells = [cell.strip() for cell in line.split(",")] if line.strip() else []
-        for cell in cells:
-            if not re.fullmatch(r"[+-]?[0-9]{1,19}", cell):
-                shown = cell if len(cell) <= 20 else f"{cell[:20]}..."
-                raise _NoCount(f"line {number} has {shown!r} where an integer belongs")
-        if cells:
-            rows.append([int(cell) for cell in cells])
-    return rows
 
 
 def rank_counts(text: str | None) -> list[int] | None:

@@ -9,6 +9,7 @@ import numpy as np
 from schedlang.expand.frame import fail
 from schedlang.expand.program import did_you_mean
 from schedlang.expand.values import Array, Interval, Items, Value, as_items, longest, plain
+from schedlang.expand.values import kind as kind_of
 from schedlang.ir.buffers import STANDARD, standard_buffers
 from schedlang.ir.table import Buffer, Collective
 from schedlang.ops import COLLECTIVES, REDUCE_OPS, CollectiveKind
@@ -135,15 +136,19 @@ def _op(d: Declarations, s: t.CollectiveStmt, given: t.Expr | None) -> str | Non
 
 
 def _counts(d: Declarations, given: t.Expr, kind: CollectiveKind) -> Array:
-    value: Value = d.evaluate.list(given, d.root, d.module)
+    value: Value = d.evaluate(given, d.root, d.module)
     n = d.ranks
     shape = (n, n) if kind.name == "alltoallv" else (n,)
     wanted = f"{n} lists of {n} integers" if len(shape) == 2 else f"a list of {n} integers"
+    if not isinstance(value, (Interval, Items)):
+        article = "an" if kind_of(value) == "integer" else "a"
+        raise fail("SL203", f"`{given.span.text}` is {article} {kind_of(value)}; counts must be {wanted}", given.span,
+                   d.root, help=f"-p {given.span.text}=@FILE reads them from a .csv or .json file; in Python they are "
+                   "lists or an array" if isinstance(given, t.Name) else None)
     if isinstance(value, Interval):
         if longest(value) != n:
             raise fail("SL205", f"`counts` must be {wanted}", given.span, d.root)
         value = as_items(value, 1)
-    assert isinstance(value, Items)
     rows = plain(value)
     if len(shape) == 2:
         fits = len(rows) == n and all(isinstance(r, list) and len(r) == n for r in rows)

@@ -231,7 +231,7 @@ def test_values_that_are_none(text):
 
 @pytest.mark.parametrize(("name", "content", "expected"), [
     ("c.json", "[1, 2, 3]", [1, 2, 3]), ("c.json", "[[1, 2], [0, 4]]", [[1, 2], [0, 4]]),
-    ("c.csv", "1,2\n0,4\n", [[1, 2], [0, 4]]), ("c.csv", "1,2,3\n", [1, 2, 3])])
+    ("c.csv", "1,2\n0,4\n", [[1, 2], [0, 4]]), ("c.csv", "\n1,2,3\n", [1, 2, 3]), ("c.json", "[[7]]", [[7]])])
 def test_counts_from_files(tmp_path, name, content, expected):
     (tmp_path / name).write_text(content)
     (found,) = common.parameters([f"c=@{tmp_path / name}"])["c"]
@@ -249,9 +249,27 @@ def test_bad_counts(tmp_path, name, content):
     assert "does not hold counts" in said and "integers from 0 on" in said and "recursion" not in said
 
 
-def test_bad_counts_are_pointed_at(tmp_path):
-    (tmp_path / "c.csv").write_text("1,2\n3,x\n")
-    assert "line 2 has 'x'" in fails(common.parameters, [f"c=@{tmp_path / 'c.csv'}"])
+@pytest.mark.parametrize(("name", "content", "says"), [
+    ("c.csv", "1,2\n3,x\n", "line 2 has 'x' where an integer belongs"),
+    ("c.csv", "1,2\n\n3,\n", "line 3 has '' where an integer belongs"),
+    ("c.csv", "1,2\n3\n", "line 2 has 1 count, and line 1 has 2"),
+    ("c.csv", "1,2\n3,-4\n", "line 2 has -4, which is negative"),
+    ("c.csv", "1,99999999999999999999\n", "line 1 has 99999999999999999999, which is too large"),
+    ("c.csv", "\n \n", "the file is empty"),
+    ("c.json", "[]", "the list is empty"), ("c.json", "[[]]", "row [0] is empty"), ("c.json", "3", "it is 3 where"),
+    ("c.json", "[1, -2]", "the list has -2, which is negative"), ("c.json", "[[1], 2]", "row [1] is 2, where"),
+    ("c.json", "[[1, 2], [3]]", "row [1] has 1 count, and row [0] has 2"),
+    ("c.json", "[[1, true]]", "row [0] has true where an integer belongs"),
+    ("c.json", "[1,\n2", "line 2, column 2 is not JSON")])
+def test_bad_counts_are_pointed_at(tmp_path, name, content, says):
+    (tmp_path / name).write_text(content)
+    assert f"does not hold counts: {says}" in fails(common.parameters, [f"c=@{tmp_path / name}"])
+
+
+@pytest.mark.parametrize("path", ["c4.csv", "a/b-1.json"])
+def test_a_file_of_counts_without_its_mark(path):
+    said = fails(common.parameters, [f"c={path}"])
+    assert f"-p c={path} is the name of a file" in said and f"-p c=@{path} reads counts from it" in said
 
 
 @pytest.mark.parametrize(("text", "wanted"), [

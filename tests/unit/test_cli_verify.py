@@ -285,6 +285,8 @@ def test_counts_are_made_up_or_given(call):
     status, _, err = call("show", "v.sched", "--ranks", "3")
     assert status == 0 and "`counts` was not given" in err
     assert call("show", "v.sched", "--ranks", "3", "-p", "counts=@c.json")[0] == 2
+    status, _, err = call("run", "v.sched", "--ranks", "3", "-p", "counts=5")
+    assert status == 2 and "counts must be 3 lists of 3 integers" in err and "-p counts=@FILE reads them" in err
 
 
 # ---- one table -----------------------------------------------------------------------------------------------------
