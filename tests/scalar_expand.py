@@ -541,11 +541,13 @@ class Expander:
         """The rows of the reverse. The transform itself is tested elsewhere; here it is a given."""
         from schedlang.expand.expansion import Expansions
         from schedlang.expand.lists import from_plain
+        from schedlang.ir.legal import check
         from schedlang.ir.reverse import reverse
 
-        table = reverse(
-            Expansions(1 << 28).table(self.schedule, self.module, {k: from_plain(v) for k, v in given.items()})
-        )
+        table = Expansions(1 << 28).table(self.schedule, self.module, {k: from_plain(v) for k, v in given.items()})
+        for finding in check(table):
+            must(finding.code not in ("SL306", "SL307"), finding.code)
+        table = reverse(table)
         rows = of_table(table)
         for r in rows:
             if "of" in r:
