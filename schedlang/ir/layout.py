@@ -97,7 +97,7 @@ class Layout:
         t = self.table
         kind, counts = COLLECTIVES[t.collective.name], t.collective.counts
         if kind.family == "custom":
-            measure = _measure(t)
+            measure = measured(t)
             part = self.elements // measure.chunks if measure and measure.chunks else 0
             return np.full(buffer.chunks, part, np.int64)
         if buffer.role == "scratch":
@@ -139,10 +139,12 @@ class Layout:
         return ends["input"], ends["output"]
 
 
-def _measure(table: OpTable) -> Buffer | None:
-    """The buffer whose length the element count of a `custom` collective is."""
+def measured(table: OpTable) -> Buffer | None:
+    """The buffer whose length the element count is: the long one of a blocked collective; of `custom` `input`, or else
+    `data`, or else the first; None where there is none."""
     by_name = {b.name: b for b in table.buffers}
-    return by_name.get("input") or by_name.get("data") or next(iter(table.buffers), None)
+    long = by_name.get("output") if COLLECTIVES[table.collective.name].long == "output" else None
+    return long or by_name.get("input") or by_name.get("data") or next(iter(table.buffers), None)
 
 
 def _fitting(table: OpTable, elements: int | None) -> int:
@@ -169,7 +171,7 @@ def _fitting(table: OpTable, elements: int | None) -> int:
         raise SchedError(_bad(table, f"{elements} elements do not divide into {table.ranks} equal blocks, as {what} of "
                                      f"{c.name} must", _nearest(elements, table.ranks)))
     if kind.family == "custom":
-        measure = _measure(table)
+        measure = measured(table)
         if measure is None or not measure.chunks:
             if elements:
                 raise SchedError(_bad(table, f"{elements} elements, but the schedule has no chunk to hold them",

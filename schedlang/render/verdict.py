@@ -137,6 +137,8 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
     if "sent_most" in facts:
         yield (f"sent by a rank: {facts['sent_most']}{least('sent_bound')}; received: {facts['received_most']}"
                f"{least('received_bound')}; over one link: {facts['link_most']}")
+        if "n" in facts:
+            yield f"n: {facts['n']} on a rank"
     if facts.get("least_depth"):
         yield f"needs {many('least_depth', 'message')} in flight per connection"
     if facts.get("peak_scratch"):

@@ -1,7 +1,8 @@
 """What a schedule costs, counted: rounds, bytes and messages, scratch, buffering; beside what no schedule can go below.
 
-Bytes are in units of ``n``, the collective's vector of ``chunks`` chunks (for a blocked collective its long buffer), as
-exact fractions; a chunk counts n / chunks. For v-collectives, whose chunks differ, they are elements.
+Bytes are in units of ``n``, as exact fractions: the bytes of the buffer whose length the element count is (see
+``ir.layout.measured``); of that buffer's c chunks each counts n / c. For v-collectives, whose chunks differ, they are
+elements.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from schedlang.ir.layout import measured
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import COLLECTIVES, Op
 from schedlang.verify.values.carriers import Carriers
@@ -59,20 +61,25 @@ def share(value: Fraction) -> str:
 
 def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
     """What ranks send and receive, over which links. ``elements``: how many each send sends, for v-collectives, whose
-    chunks differ; without it their bytes are left out, and those of a barrier always: its tokens have none."""
+    chunks differ; without it their bytes are left out, and those of a barrier always: its tokens have none. ``n`` in
+    words is among the facts where it is a unit."""
     sends = np.flatnonzero(table.op == Op.SEND)
     rank, peer, count = table.rank[sends], table.peer[sends], table.count[sends]
-    n, unit = table.ranks, max(table.chunks, 1)
+    n = table.ranks
     weight = elements if elements is not None else count if int(count.max(initial=0)) > 1 else None
     sent = np.bincount(rank, weight, minlength=n).astype(np.int64)
     received = np.bincount(peer, weight, minlength=n).astype(np.int64)
     messages = sent if weight is None else np.bincount(rank, minlength=n)
     links = _links(rank, peer, weight, n)
     facts: dict[str, Any] = {}
-    if elements is not None or COLLECTIVES[table.collective.name].family not in ("vector", "barrier"):
+    measure = measured(table) if COLLECTIVES[table.collective.name].family not in ("vector", "barrier") else None
+    unit = measure.chunks if measure is not None else 0
+    if elements is not None or unit:
         def amount(chunks: int) -> str:
             return share(Fraction(chunks, unit)) if elements is None else f"{chunks} elements"
 
+        if elements is None and measure is not None:
+            facts["n"] = f"the bytes of {measure.name}"
         limit = bounds(table.collective.name, n)
         facts["sent_most"] = amount(int(sent.max()))
         if limit.sent is not None:

@@ -8,10 +8,11 @@ import pytest
 from schedlang.diagnostics import Severity
 from schedlang.ir import legal
 from schedlang.ir.build import table_from_rows
+from schedlang.ir.layout import Layout
 from schedlang.ir.table import Buffer, Collective, Ensures
 from schedlang.source import Place
 from schedlang.verify import verify
-from schedlang.verify.facts import bounds, link_matrix
+from schedlang.verify.facts import bounds, link_matrix, traffic
 from tests.tables import allreduce, ring
 
 SHORT = {"reduce_scatter": "output", "scatter": "output", "allgather": "input", "gather": "input", "alltoall": None,
@@ -142,6 +143,26 @@ def test_bytes_of_v_collectives_are_elements(through):
     assert (facts["sent_most"], facts["sent_least"]) == ("7 elements", "2 elements" if through else "0 elements")
     assert facts["received_most"] == ("9 elements" if through else "7 elements")
     assert (facts["link_most"], facts["links"]) == ("7 elements", 3 if through else 2)
+
+
+@pytest.mark.parametrize(("collective", "inplace", "buffers", "n", "sent"), [
+    ("allreduce", True, (), "data", "3/4 n"),
+    ("allreduce", False, (), "input", "3/4 n"),
+    ("allgather", False, (), "output", "3/4 n"),
+    ("reduce_scatter", False, (), "input", "3/4 n"),
+    ("alltoall", False, (), "input", "3/4 n"),
+    ("custom", True, (("tmp", 2), ("input", 6), ("data", 4)), "input", "1/2 n"),
+    ("custom", True, (("tmp", 2), ("data", 12)), "data", "1/4 n"),
+    ("custom", True, (("tmp", 3), ("other", 12)), "tmp", "n"),
+])
+def test_bytes_are_measured_by_the_buffer_that_the_element_count_measures(collective, inplace, buffers, n, sent):
+    """Rank 0 sends three chunks."""
+    name = buffers[-1][0] if buffers else n
+    table = build(collective, 4, [[("send", name, 0, 0, 1, name, 0)] for _ in range(3)], chunks=4, inplace=inplace,
+                  op="sum" if "reduce" in collective else None, scratch=list(buffers))
+    facts = traffic(table)
+    assert (facts["n"], facts["sent_most"]) == (f"the bytes of {n}", sent)
+    assert Layout(table, 24).count([b.name for b in table.buffers].index(n))[0] == 24
 
 
 def test_parts_without_elements_need_no_transfer_where_the_source_knows_them():
