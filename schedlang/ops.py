@@ -69,10 +69,12 @@ class CollectiveKind:
 
     @property
     def reduces(self) -> bool:
+        """Whether it has an operator."""
         return "op" in self.arguments
 
     @property
     def rooted(self) -> bool:
+        """Whether it has a root."""
         return "root" in self.arguments
 
 

@@ -54,18 +54,22 @@ class Schedule:
 
     @property
     def name(self) -> str:
+        """The name it has in its file."""
         return self.table.name
 
     @property
     def ranks(self) -> int:
+        """The number of ranks."""
         return self.table.ranks
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The values of its parameters, `ranks` left out."""
         return self.table.params
 
     @property
     def collective(self) -> Collective:
+        """What it implements."""
         return self.table.collective
 
     def __repr__(self) -> str:

@@ -36,6 +36,7 @@ class Choice:
 
     @property
     def values(self) -> dict[str, Any]:
+        """All of them together."""
         return {**self.given, **self.listed, **self.made_up}
 
 

@@ -98,10 +98,12 @@ class Declarations:
 
     @property
     def statement(self) -> t.CollectiveStmt:
+        """The `collective` statement."""
         return next(s for s in self.schedule.body if isinstance(s, t.CollectiveStmt))
 
     @property
     def kind(self) -> CollectiveKind:
+        """What is known of the collective by its name."""
         return COLLECTIVES[self.statement.name]
 
     @property

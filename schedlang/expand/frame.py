@@ -53,6 +53,7 @@ class Frame:
         return self._index
 
     def outer_turn(self, turn: int) -> int:
+        """The turn of the outer frame that a turn lies in."""
         if self.same:
             return turn
         return turn // self.each if self.each is not None else int(self.index[turn])
@@ -182,6 +183,7 @@ class Findings:
         self._found: list[tuple[int, Diagnostic]] = []
 
     def add(self, why: Fail) -> None:
+        """Takes in the findings of a failure, at the current position."""
         self._found += ((self.position, f) for f in why.findings)
 
     def __bool__(self) -> bool:

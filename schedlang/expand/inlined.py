@@ -26,6 +26,7 @@ class Inlined:
 
     @property
     def width(self) -> int:
+        """Rows in each turn; for this and the other methods see :class:`schedlang.expand.rows.Leaf`."""
         return len(self.table)
 
     def counts(self) -> int:

@@ -242,6 +242,7 @@ def _not_self(source: Int, target: Int, span: Span, frame: Frame) -> None:
 
 
 def equal_lengths(what: Where, places: list[Where], frame: Frame) -> None:
+    """Raises Fail SL303 where a place has another number of chunks than ``what``."""
     for place in places:
         if place is what or (isinstance(what.length, int) and what.length == place.length):
             continue

@@ -38,9 +38,11 @@ class Part(Protocol):
 
     frame: Frame
 
-    def counts(self) -> Counts: ...
+    def counts(self) -> Counts:
+        """How many rows each turn of its frame makes."""
 
-    def place(self, starts: Starts) -> None: ...
+    def place(self, starts: Starts) -> None:
+        """Is told where the rows of each turn start."""
 
 
 class Leaf(Protocol):
@@ -183,6 +185,7 @@ def _lift(counts: Counts, frame: Frame) -> Counts:
 
 
 def lifted(counts: Counts, hops: Sequence[Frame]) -> Counts:
+    """Counts by turn of the innermost frame, summed up by turn of the outermost."""
     for frame in hops:
         counts = _lift(counts, frame)
     return counts
@@ -224,6 +227,7 @@ def _after(starts: Starts, counts: Counts, n: int) -> Starts:
 
 
 def positions_base(starts: Starts) -> int:
+    """Where the first turn starts."""
     return starts.base if isinstance(starts, Even) else int(starts[0])
 
 

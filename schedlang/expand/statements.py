@@ -279,6 +279,7 @@ def cell(v: int | Col) -> Any:
 
 
 def cell_at(v: int | Col, turn: int) -> int:
+    """A value in one turn."""
     return int(v.data[turn]) if isinstance(v, Col) else v
 
 

@@ -104,6 +104,7 @@ def described(v: Value) -> str:
 
 
 def is_uniform(v: Value) -> bool:
+    """Whether a value is held as one that is the same in every turn."""
     if isinstance(v, Interval):
         return isinstance(v.lo, int) and isinstance(v.hi, int)
     if isinstance(v, Items):

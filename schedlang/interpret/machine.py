@@ -28,6 +28,7 @@ class Model:
 
     @property
     def rendezvous(self) -> bool:
+        """Whether nothing is buffered."""
         return self.depth == 0
 
 

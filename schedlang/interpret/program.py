@@ -53,11 +53,14 @@ class Operation:
 
     @property
     def done(self) -> bool:
+        """Whether it has been completed."""
         return self.clock is not None
 
 
 @dataclass(eq=False)
 class Step:
+    """Operations posted together. ``posted``, ``completed``: the clocks of these moments, None until then."""
+
     lane: Lane
     number: int
     operations: list[Operation] = field(default_factory=list)
@@ -67,6 +70,8 @@ class Step:
 
 @dataclass(eq=False)
 class Lane:
+    """One stream of one rank: its steps, of which those before ``at`` are over."""
+
     index: int
     rank: int
     stream: int
@@ -101,6 +106,7 @@ class Connection:
     total_receives: list[int] = field(default_factory=list)
 
     def message(self, number: int) -> Message:
+        """Message ``number``, counted from 0."""
         while len(self.messages) <= number:
             self.messages.append(Message(self, len(self.messages)))
         return self.messages[number]
@@ -108,12 +114,15 @@ class Connection:
 
 @dataclass
 class Program:
+    """A table taken apart for one run, which changes it."""
+
     lanes: list[Lane]
     connections: dict[tuple[int, int, int], Connection]
     records: dict[tuple[int, int], list[Operation]]
     """By (rank, event)."""
 
     def operations(self) -> Iterator[Operation]:
+        """All operations, lane by lane and step by step."""
         for lane in self.lanes:
             for step in lane.steps:
                 yield from step.operations

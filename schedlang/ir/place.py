@@ -33,6 +33,7 @@ class Placement:
 
     @property
     def copies(self) -> int:
+        """How many copies there are."""
         return len(self.factors)
 
 

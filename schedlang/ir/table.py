@@ -104,6 +104,7 @@ class Site:
     use: Use | None = None
 
     def loop_values(self, turn: int) -> dict[str, int]:
+        """The values of the loop variables in one turn, outermost first."""
         return {n: int(v) if isinstance(v, (int, np.integer)) else int(v[turn])
                 for n, v in zip(self.names, self.values, strict=True)}
 

@@ -79,6 +79,7 @@ class Picture:
             yield from self.stuck()
 
     def legend(self) -> Iterator[str]:
+        """How to read a cell."""
         if self.table.collective.name == "barrier":
             yield "A cell lists the ranks of which a rank knows that they have entered."
             return
@@ -86,6 +87,7 @@ class Picture:
         yield "ranks 0 to 3, 0[5] chunk 5 of rank 0, . nothing yet" + ("." if self.style.color else ", * just written.")
 
     def state(self, state: Mapping[Place, Value | None], written: Mapping[Place, Value | None]) -> Iterator[str]:
+        """Who holds what, as a table where it fits, else what has changed."""
         bands = self.bands(state) if self.table.ranks <= MAX_TABLE_RANKS else []
         if not 0 < len(bands) <= MAX_BANDS:
             yield from self.changes(written or state, state)
@@ -115,6 +117,7 @@ class Picture:
 
     def padded(self, place: Place, state: Mapping[Place, Value | None], written: Mapping[Place, Value | None],
                wide: int) -> str:
+        """The text of a cell, filled up to a width, with what was just written marked."""
         text = self.cell(place, state[place]) if place in state else "."
         if place not in written:
             return text.ljust(wide)
@@ -122,6 +125,7 @@ class Picture:
         return self.style("changed", text) + mark + " " * (wide - len(text) - len(mark))
 
     def changes(self, places: Iterable[Place], state: Mapping[Place, Value | None]) -> Iterator[str]:
+        """Places and what they hold, a line a run of chunks that hold alike."""
         listed = sorted(places, key=lambda place: (place[1], place[0], place[2]))
         runs = list(_runs(listed, {place: self.cell(place, state[place]) for place in listed}))
         for (buffer, rank, chunk), end, text in runs[:MAX_LINES]:
@@ -131,6 +135,7 @@ class Picture:
             yield f"  and {len(runs) - MAX_LINES:,} more; `--rank R` shows one rank's operations"
 
     def transfers(self, step: Round) -> Iterator[str]:
+        """What one step moves."""
         t = self.table
         texts: list[str] = []
         for row in step.rows:
@@ -144,6 +149,7 @@ class Picture:
             yield f"  and {len(texts) - MAX_LINES:,} more"
 
     def stuck(self) -> Iterator[str]:
+        """The operations that wait for ever, if any."""
         if not self.walk.stuck:
             return
         yield ""

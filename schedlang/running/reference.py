@@ -64,6 +64,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
+        """Whether no element is wrong."""
         return self.wrong == 0
 
 

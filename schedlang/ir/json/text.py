@@ -26,9 +26,11 @@ class Reader:
         self.decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
     def place(self, offset: int) -> Place:
+        """The place of an offset."""
         return Place(self.path, *self.source.position(offset))
 
     def fail(self, why: str) -> NoReturn:
+        """Raises SchedError (SL107) at the place where the reading stands."""
         raise SchedError(error("SL107", why, self.place(min(self.at, len(self.text))),
                                help="`schedlang compile FILE --target json` shows what the format looks like."))
 
@@ -111,6 +113,7 @@ def _constant(name: str) -> NoReturn:
 
 
 def shown(value: Any) -> str:
+    """A JSON value in a message."""
     if type(value) is int and value.bit_length() > 200:
         return "a huge number"
     text = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else json.dumps(value)
@@ -118,12 +121,14 @@ def shown(value: Any) -> str:
 
 
 def member(form: Mapping[str, Any], name: str) -> Any:
+    """A field that must be there. Raises Bad."""
     if name not in form:
         raise Bad(f"{name} is missing")
     return form[name]
 
 
 def integer(value: Any, name: str, low: int = 0, high: int = INT32) -> int:
+    """An integer from ``low`` to ``high``. Raises Bad."""
     if type(value) is not int:
         raise Bad(f"{name} should be an integer, not {shown(value)}")
     if not low <= value <= high:
@@ -132,24 +137,28 @@ def integer(value: Any, name: str, low: int = 0, high: int = INT32) -> int:
 
 
 def name_in(value: Any, name: str) -> str:
+    """A name. Raises Bad."""
     if not isinstance(value, str) or not value or not value.isprintable():
         raise Bad(f"{name} should be a name in printable characters, not {shown(value)}")
     return value
 
 
 def list_in(value: Any, name: str) -> list[Any]:
+    """A list. Raises Bad."""
     if not isinstance(value, list):
         raise Bad(f"{name} should be a list, not {shown(value)}")
     return value
 
 
 def object_in(value: Any, name: str) -> dict[str, Any]:
+    """An object. Raises Bad."""
     if not isinstance(value, dict):
         raise Bad(f"{name} should be an object, not {shown(value)}")
     return value
 
 
 def place_in(form: Mapping[str, Any], file: str) -> Place | None:
+    """Where a row comes from, if it says so; ``file``: the file of those that name none. Raises Bad."""
     if form.get("line") is None:
         if form.get("file") is not None:
             raise Bad("file is given without a line")

@@ -39,6 +39,7 @@ class Affine:
 
     @property
     def constant(self) -> bool:
+        """Whether it is the same at all coordinates."""
         return not any(self.slopes)
 
     def text(self, names: Sequence[str]) -> str:

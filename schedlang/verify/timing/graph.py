@@ -46,10 +46,12 @@ class Graph:
 
     @property
     def never(self) -> int:
+        """The node that is never reached."""
         return self.lanes.nodes + len(self.extra)
 
     @property
     def nodes(self) -> int:
+        """How many nodes there are."""
         return self.never + 1
 
     @cached_property
