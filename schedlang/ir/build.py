@@ -1,4 +1,4 @@
-"""Tables from rows written one by one: for JSON, for tests, for programs that make small tables of their own."""
+"""Tables from rows written one by one: for tests, and for programs that make small tables of their own."""
 
 from __future__ import annotations
 

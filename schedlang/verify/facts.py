@@ -102,14 +102,6 @@ def _links(rank: Array, peer: Array, weight: Array | None, ranks: int) -> Array:
     return np.bincount(inverse, weight).astype(np.int64)
 
 
-def link_matrix(table: OpTable) -> Array:
-    """Chunks sent from rank i to rank j, (ranks, ranks) int64."""
-    sends = np.flatnonzero(table.op == Op.SEND)
-    key = table.rank[sends].astype(np.int64) * table.ranks + table.peer[sends]
-    load = np.bincount(key, table.count[sends], minlength=table.ranks**2)
-    return load.astype(np.int64).reshape(table.ranks, table.ranks)
-
-
 def peak_scratch(table: OpTable, carriers: Carriers, conditions: Conditions) -> int:
     """The most scratch chunks that a rank uses: whatever the interleaving, no more hold a value at once."""
     places, c = conditions.locations, carriers
