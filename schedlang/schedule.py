@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedlang.diagnostics import SchedError, Severity, error
+from schedlang.diagnostics import Diagnostic, SchedError, Severity, error
 from schedlang.ir.table import Collective, OpTable
 
 if TYPE_CHECKING:
@@ -44,6 +44,16 @@ def _size(ranks: Any) -> int:
         pass
     raise SchedError(error("SL206", f"ranks is {ranks!r}, and must be one integer",
                            help="load the schedule once for each number of ranks"))
+
+
+def _with_a_way(finding: Diagnostic) -> Diagnostic:
+    """A reason not to run; of a deadlock that buffering would prevent, with how to run it all the same."""
+    depth = finding.witness.get("least_depth")
+    if finding.code != "SL305" or not depth:
+        return finding
+    way = (f"where connections buffer {depth} message{'s' * (depth != 1)}, --sends buffered={depth}, in Python "
+           f"sends=\"buffered={depth}\", lets it run; --no-verify, in Python verify=False, runs it unproved")
+    return replace(finding, help=f"{finding.help}; {way}" if finding.help else way)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,27 +98,29 @@ class Schedule:
         ``sends``: the model of completion, also as ``--sends`` spells it: ``rendezvous``, ``buffered=N``,
         ``unlimited``. Raises SchedError (SL806) for other text.
         """
-        if sends == "default" and not require_agreement:
-            return self._verdict
         from schedlang.verify import verify
         from schedlang.verify.sends import Sends
 
         model = sends if isinstance(sends, Sends) else Sends.parse(sends)
-        return verify(self.table, sends=model, require_agreement=require_agreement)
+        if require_agreement:
+            return verify(self.table, sends=model, require_agreement=True)
+        if model not in self._verdicts:
+            self._verdicts[model] = verify(self.table, sends=model)
+        return self._verdicts[model]
 
     @cached_property
-    def _verdict(self) -> Verdict:
-        from schedlang.verify import verify
+    def _verdicts(self) -> dict[Sends, Verdict]:
+        return {}
 
-        return verify(self.table)
-
-    def require_right(self) -> None:
-        """Raises SchedError with the findings where the schedule is not proved right."""
-        if not self.verify().ok:
-            raise SchedError([d for d in self.verify().diagnostics if d.severity is Severity.ERROR])
+    def require_right(self, *, sends: Sends | str = "default") -> None:
+        """Raises SchedError with the findings where the schedule is not proved right; ``sends`` as for
+        :meth:`verify`."""
+        verdict = self.verify(sends=sends)
+        if not verdict.ok:
+            raise SchedError([_with_a_way(d) for d in verdict.diagnostics if d.severity is Severity.ERROR])
 
     def __call__(self, inputs: Any = None, *, backend: str | Backend = "numpy", op: str | None = None,
-                 accumulate: str | None = None, verify: bool = True,
+                 accumulate: str | None = None, verify: bool = True, sends: Sends | str = "default",
                  progress: Callable[[float], None] | None = None) -> Any:
         """Execute the schedule on arrays: NumPy's, torch tensors, CuPy's, or others that offer DLPack.
 
@@ -125,7 +137,8 @@ class Schedule:
         by buffer name where there are several. A barrier takes and gives None.
 
         ``op`` replaces the schedule's operator; ``accumulate="float32"`` holds float16 and bfloat16 in float32 until
-        the end. ``verify``: prove the schedule right first (once). ``progress`` is called with the fraction done.
+        the end. ``verify``: prove the schedule right first (once), for connections that hold what ``sends`` says (see
+        :meth:`verify`). ``progress`` is called with the fraction done.
 
         Raises SchedError: the findings where the schedule is faulty, SL801..803 where arrays do not fit it (the
         message names the rank), SL804 for a back end that cannot be used.
@@ -137,5 +150,5 @@ class Schedule:
             self.with_op(op)
         runner = find(backend)
         if verify:
-            self.require_right()            # of every operator alike: each contribution counts exactly once
+            self.require_right(sends=sends)            # of every operator alike: each contribution counts exactly once
         return call(self.table, inputs, runner, op=op, accumulate=accumulate, progress=progress)

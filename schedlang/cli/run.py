@@ -27,7 +27,8 @@ PATIENCE = 1.0
 @click.option("--ranks", metavar="N", help="How many ranks.")
 @value_options
 @click.option("--size", metavar="BYTES", help="Bytes of the buffer on each rank (the long one, where it has a block "
-                                              "for each rank): 4096, 64MiB, 1.5GB. Default: about 1 MiB.")
+                                              "for each rank): 4096, 64MiB, 1.5GB. Default: about 1 MiB. Collectives "
+                                              "with counts take it from these.")
 @click.option("--elements", type=click.IntRange(min=0, max=(1 << 63) - 1), metavar="N", help="The same in elements.")
 @click.option("--input", "source", metavar="FILE",
               help="Inputs from an .npz file (rank0, rank1, ... or one stacked array).")
@@ -39,13 +40,16 @@ PATIENCE = 1.0
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, help="Run N times and take the shortest.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="For the random inputs (default 0).")
 @click.option("--check", is_flag=True, help="Compare with a float64 reference; exit 1 where the result is wrong.")
+@click.option("--sends", "sends_text", metavar="MODEL", default="default", show_default=False,
+              help="Prove it right first for connections that buffer this much: rendezvous, buffered=N or unlimited, "
+                   "as for verify. Default: for all.")
 @click.option("--no-verify", is_flag=True, help="Run a schedule without proving it right first.")
 @click.option("-o", "--output", metavar="FILE", help="Write the results to an .npz file.")
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON.")
 def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
             size: str | None, elements: int | None, source: str | None, dtype_name: str | None, backend_name: str,
-            accumulate: str | None, repeat: int, seed: int, check: bool, no_verify: bool, output: str | None,
-            as_json: bool) -> int:
+            accumulate: str | None, repeat: int, seed: int, check: bool, sends_text: str, no_verify: bool,
+            output: str | None, as_json: bool) -> int:
     """Execute a schedule on real arrays, all ranks in this process.
 
     FILE is a schedule or an op table in JSON. Shows the time, and bandwidths as nccl-tests defines them.
@@ -59,7 +63,9 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     from schedlang.running.dtypes import named
     from schedlang.running.measure import measure
     from schedlang.schedule import Schedule
+    from schedlang.verify.sends import Sends
 
+    sends = Sends.parse(sends_text)
     if sum(given is not None for given in (size, elements, source)) > 1:
         raise bad_option("--size, --elements and --input each say how large the arrays are", help="give one of them")
     dtype = None if dtype_name is None else named(dtype_name)
@@ -67,7 +73,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
     show(findings, err=True)
     if not no_verify:
-        Schedule(table).require_right()
+        Schedule(table).require_right(sends=sends)
     this = None
     compared = None
     with _within_memory():
@@ -136,8 +142,9 @@ def _progress_bar() -> Iterator[Callable[[float], None] | None]:
 def _text(table: OpTable, taken: Measurement, compared: Comparison | None) -> str:
     c = table.collective
     noun = "rank" if table.ranks == 1 else "ranks"
+    most = " at most in the input of a rank" if c.name == "alltoallv" else ""
     lines = [f"{table.name}: {c.name}{f'({c.op})' if c.op else ''} on {table.ranks} {noun}, {taken.dtype.name}, "
-             f"{taken.elements:,} {'element' if taken.elements == 1 else 'elements'} ({_bytes(taken.bytes)})"]
+             f"{taken.elements:,} {'element' if taken.elements == 1 else 'elements'} ({_bytes(taken.bytes)}){most}"]
     best = f"   the shortest of {len(taken.seconds)}" if len(taken.seconds) > 1 else ""
     lines.append(f"  time    {_seconds(min(taken.seconds))}{best}")
     for label, rate in (("algbw", taken.algbw), ("busbw", taken.busbw)):

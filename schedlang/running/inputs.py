@@ -52,9 +52,14 @@ def sized(table: OpTable, dtype: Dtype, elements: int | None = None, size: int |
     """The sizes of a run of ``elements``, or of ``size`` bytes of the buffer (of the long one where there are
     blocks), or of about a mebibyte where nothing is said.
 
-    Raises SchedError (SL802), with the nearest sizes that fit.
+    Raises SchedError (SL802), with the nearest sizes that fit, and where a size is given but counts say it.
     """
     family = COLLECTIVES[table.collective.name].family
+    if family == "vector" and (elements is not None or size is not None):
+        raise SchedError(error(
+            "SL802", f"the sizes of {table.collective.name} are what its counts say, and one is given besides",
+            table.collective.location or table.location,
+            help="leave out --size and --elements; other counts make other sizes"))
     itemsize = dtype.numpy.itemsize
     if size is not None:
         if size % itemsize:

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from schedlang import load
 from schedlang.backend import Backend, find, names
 from schedlang.backends.numpy import NumpyBackend
 from schedlang.cli.main import main
@@ -41,6 +42,17 @@ def wrong(tmp_path):
     return str(path)
 
 
+ALLTOALLV = """\
+schedule v(ranks, counts):
+    collective alltoallv(counts)
+    step:
+        for r in 0..ranks:
+            copy input[r] into output[r] on r
+            for p in 0..ranks:
+                send input[p] from r to p into output[r] if p != r
+"""
+
+
 def test_run_shows_time_and_bandwidths(ring, capsys):
     assert main(["run", ring, "--size", "64KiB", "--check"]) == 0
     text = capsys.readouterr().out
@@ -63,6 +75,48 @@ def test_json_figures(ring, capsys):
 def test_one_of_each_is_said_as_one(ring, capsys):
     assert main(["run", ring, "--elements", "1", "--dtype", "int8"]) == 0
     assert "int8, 1 element (1 byte)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["--elements", "9"], ["--elements", "29"], ["--size", "116"], ["--elements", "0"]])
+def test_counts_alone_say_the_sizes(tmp_path, options, capsys):
+    path = tmp_path / "v.sched"
+    path.write_text(ALLTOALLV)
+    (tmp_path / "c.csv").write_text("1,2\n0,3\n")
+    counts = ["-p", f"counts=@{tmp_path / 'c.csv'}"]
+    assert main(["run", str(path), "--ranks", "2", *counts, "--check"]) == 0
+    assert "float32, 3 elements (12 bytes) at most in the input of a rank\n" in capsys.readouterr().out
+    assert main(["run", str(path), "--ranks", "2", *counts, *options]) == 2
+    shown = capsys.readouterr().err
+    assert "v.sched:2:5: error[SL802]" in shown and "are what its counts say" in shown and "leave out --size" in shown
+
+
+NEEDS_ROOM = """\
+schedule swap():
+    ranks 2
+    collective alltoall
+    for r in 0..2:
+        on r:
+            copy input[r] into output[r]
+            send input[1 - r] to 1 - r
+            recv output[1 - r] from 1 - r
+"""
+
+
+def test_a_run_is_proved_for_the_connections_that_are_meant(tmp_path, capsys):
+    path = tmp_path / "swap.sched"
+    path.write_text(NEEDS_ROOM)
+    for refused in ([], ["--sends", "rendezvous"]):
+        assert main(["run", str(path), *refused]) == 1
+        said = capsys.readouterr().err
+        assert "error[SL305]" in said and "--sends buffered=1" in said and "--no-verify" in said
+    for taken in (["--sends", "buffered=1"], ["--sends", "unlimited"], ["--no-verify"]):
+        assert main(["run", str(path), "--check", *taken]) == 0
+    assert main(["run", str(path), "--sends", "sometimes"]) == 2
+    swap = load(path)
+    with pytest.raises(SchedError, match=r'sends="buffered=1".*verify=False'):
+        swap([np.ones(2), np.ones(2)])
+    assert [out.tolist() for out in swap(np.arange(4.0).reshape(2, 2), sends="buffered=1")] == [[0, 2], [1, 3]]
+    assert swap.verify(sends="unlimited") is swap.verify(sends="unlimited")
 
 
 def test_one_rank_has_no_bus_bandwidth(tmp_path, capsys):
