@@ -23,6 +23,7 @@ from schedlang.expand.values import (
     runs,
     spread,
 )
+from schedlang.ir.words import counted
 from schedlang.ops import BUILTINS, MAX_DEPTH
 from schedlang.syntax import tree as t
 
@@ -48,7 +49,7 @@ class Calls:
         function = module.function(node.function, node.span)
         arguments = [self._evaluate.value(a, frame, module) for a in node.arguments]
         if len(arguments) != len(function.tree.params):
-            raise fail("SL203", f"`{function.name}` takes {_count(len(function.tree.params), 'argument')}, "
+            raise fail("SL203", f"`{function.name}` takes {counted(len(function.tree.params), 'argument')}, "
                        f"and here are {len(arguments)}", node.span, frame)
         if all(map(is_uniform, arguments)):
             memo = (id(function), *map(_key, arguments))
@@ -122,7 +123,7 @@ class Calls:
         wanted = BUILTINS[name]
         if given < wanted.arity or (given > wanted.arity and not wanted.variadic):
             least = "at least " if wanted.variadic else ""
-            raise fail("SL203", f"`{name}` takes {least}{_count(wanted.arity, 'argument')}, and here are {given}",
+            raise fail("SL203", f"`{name}` takes {least}{counted(wanted.arity, 'argument')}, and here are {given}",
                        node.span, frame)
         if name == "len":
             return self._length(node, frame, module)
@@ -176,7 +177,3 @@ class Calls:
 def _key(v: Value) -> Any:
     """As :func:`values.key`; an interval stands for itself, so that a long one need not be written out."""
     return ("range", v.lo, v.hi) if isinstance(v, Interval) else key(v)
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}" + ("" if n == 1 else "s")

@@ -35,6 +35,7 @@ from schedlang.expand.values import (
     spread,
 )
 from schedlang.expand.walk import names_in
+from schedlang.ir.words import numbered
 from schedlang.ops import REDUCE_OPS
 from schedlang.source import Span
 from schedlang.syntax import tree as t
@@ -395,14 +396,10 @@ class Evaluator:
                     "SL221",
                     lambda i: (
                         f"index {at(index, i)} of `{node.base.span.text}`, which has "
-                        + _elements_text(length if isinstance(length, int) else int(length[i]))
+                        + numbered(length if isinstance(length, int) else int(length[i]), "element")
                     ),
                     node.index.span,
                     frame,
                     bad,
                 )
         return element(base, index)
-
-
-def _elements_text(n: int) -> str:
-    return f"{n} element{'' if n == 1 else 's'}" + (f" (0 to {n - 1})" if n else "")

@@ -11,6 +11,7 @@ from schedlang.expand.rows import Rows
 from schedlang.expand.statements import RANK, Statements, Where, cell, cell_at
 from schedlang.expand.values import Col, bounds
 from schedlang.ir.table import NONE
+from schedlang.ir.words import counted
 from schedlang.ops import Op
 from schedlang.source import Span
 from schedlang.syntax import tree as t
@@ -249,13 +250,9 @@ def equal_lengths(what: Where, places: list[Where], frame: Frame) -> None:
         bad = np.broadcast_to(np.asarray(cell(what.length) != cell(place.length)), (frame.n,))
         if bad.any():
             raise fail("SL303", lambda i, place=place: (  # type: ignore[misc]
-                f"`{what.node.span.text}` is {_chunks(cell_at(what.length, i))} and `{place.node.span.text}` is "
-                f"{_chunks(cell_at(place.length, i))}"), place.node.span, frame, bad,
-                help="both sides of a move have the same number of chunks")
-
-
-def _chunks(n: int) -> str:
-    return f"{n} chunk{'' if n == 1 else 's'}"
+                f"`{what.node.span.text}` is {counted(cell_at(what.length, i), 'chunk')} and "
+                f"`{place.node.span.text}` is {counted(cell_at(place.length, i), 'chunk')}"),
+                place.node.span, frame, bad, help="both sides of a move have the same number of chunks")
 
 
 def _not_empty(what: Where, frame: Frame) -> None:

@@ -17,6 +17,7 @@ from schedlang.expand.postcondition import Collected
 from schedlang.expand.program import Module, did_you_mean
 from schedlang.expand.values import Array, Col, Interval, Items, Value, bounds, column, fitting, kind
 from schedlang.ir.table import NONE, Buffer, OpTable, Site
+from schedlang.ir.words import numbered
 from schedlang.source import Span
 from schedlang.syntax import tree as t
 
@@ -189,7 +190,7 @@ class Statements:
                 0,
                 size - 1,
                 frame,
-                lambda i: f"chunk {cell_at(start, i)} of `{loc.buffer}`, which has " + size_text(size),
+                lambda i: f"chunk {cell_at(start, i)} of `{loc.buffer}`, which has " + numbered(size, "chunk"),
             )
             return Where(index, start, 1, loc)
         stop = self.evaluate.integer(loc.stop, frame, self.module)
@@ -198,7 +199,7 @@ class Statements:
             a, b = cell_at(start, i), cell_at(stop, i)
             if b < a:
                 return f"the slice `{loc.buffer}[{a}:{b}]` ends before it starts"
-            return f"`{loc.buffer}[{a}:{b}]` reaches outside `{loc.buffer}`, which has {size_text(size)}"
+            return f"`{loc.buffer}[{a}:{b}]` reaches outside `{loc.buffer}`, which has {numbered(size, 'chunk')}"
 
         self._inside(loc, start, 0, size, frame, message)
         self._inside(loc, stop, 0, size, frame, message)
@@ -281,8 +282,3 @@ def cell(v: int | Col) -> Any:
 def cell_at(v: int | Col, turn: int) -> int:
     """A value in one turn."""
     return int(v.data[turn]) if isinstance(v, Col) else v
-
-
-def size_text(n: int) -> str:
-    """How many chunks a buffer has, for messages."""
-    return f"{n} chunk{'' if n == 1 else 's'}" + (f" (0 to {n - 1})" if n else "")

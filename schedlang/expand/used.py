@@ -31,6 +31,7 @@ from schedlang.expand.values import (
 )
 from schedlang.ir.place import Placement, placed_sites
 from schedlang.ir.table import NONE, Buffer, OpTable, Use
+from schedlang.ir.words import counted
 from schedlang.ops import Op
 from schedlang.syntax import tree as t
 
@@ -98,7 +99,7 @@ def _arguments(run: Statements, s: t.Use, frame: Frame) -> dict[str, Value]:
             if i >= len(names):
                 raise fail(
                     "SL206",
-                    f"`{s.schedule}` has {len(names)} parameter{'s' if len(names) != 1 else ''}, and here are "
+                    f"`{s.schedule}` has {counted(len(names), 'parameter')}, and here are "
                     f"{len(s.arguments)}",
                     a.span,
                     frame,
@@ -124,7 +125,7 @@ def _is_for(s: t.Use, schedule: t.Schedule, size: Value, q: int, frame: Frame) -
     names = [p.name for p in schedule.params]
     a = next(a for i, a in enumerate(s.arguments) if a.name == "ranks" or (a.name is None and names[i] == "ranks"))
     other = next((name for name in names if name != "ranks"), None) if a.name is None else None
-    raise fail("SL210", f"by this argument `{s.schedule}` is for {size} rank{'s' if size != 1 else ''}, and it is used "
+    raise fail("SL210", f"by this argument `{s.schedule}` is for {counted(size, 'rank')}, and it is used "
                f"on {q}", a.span, frame, help="`ranks` can be left out: it is the number of ranks that it is used on"
                + (f"; another parameter goes by its name, `{other}={a.span.text}`" if other else ""))
 
@@ -143,7 +144,7 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
     if table.ranks != q:
         raise fail(
             "SL210",
-            f"`{s.schedule}` is for {table.ranks} rank{'s' if table.ranks != 1 else ''} here, and it is used on {q}",
+            f"`{s.schedule}` is for {counted(table.ranks, 'rank')} here, and it is used on {q}",
             s.on.span if s.on is not None else s.span,
             frame,
         )
@@ -267,7 +268,7 @@ def _buffers(run: Statements, s: t.Use, table: OpTable, frame: Frame) -> tuple[A
         if bad.any():
             name, there = f"`{b.name}` of `{s.schedule}`", run.buffers[where.buffer].name
             raise fail("SL210", lambda k, b=b, there=there, name=name, length=length: (  # type: ignore[misc]
-                f"the {b.chunks} chunk{'s' if b.chunks != 1 else ''} of {name} cannot be spread evenly over "
+                f"the {counted(b.chunks, 'chunk')} of {name} cannot be spread evenly over "
                 f"{int(length[k])} of `{there}`"), span, frame, bad, help=f"give it a multiple of {b.chunks} chunks")
         scale = length // b.chunks
         if factors is not None and (scale != factors).any():

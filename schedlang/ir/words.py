@@ -21,6 +21,18 @@ def shown(value: Any) -> str:
     return f"({' x '.join(map(str, shape))})" if shape else str(value)
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 chunk``, ``3 chunks``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def numbered(number: int, thing: str) -> str:
+    """How many there are, and how they are numbered: ``8 chunks (0 to 7)``, ``1 chunk (0)``, ``no chunks``."""
+    if number < 1:
+        return f"no {thing}s"
+    return f"{counted(number, thing)} (0{f' to {number - 1}' if number > 1 else ''})"
+
+
 def chunks_text(table: OpTable, buffer: int, chunk: int, count: int = 1) -> str:
     """``data[3]``, ``data[3:5]``; ``nothing`` for no buffer."""
     if not 0 <= buffer < len(table.buffers):

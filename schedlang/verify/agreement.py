@@ -13,6 +13,7 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, Note, Severity
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import OpTable
+from schedlang.ir.words import counted
 from schedlang.verify import collapse, words
 from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.history import Tree, history
@@ -52,7 +53,7 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
              for at, past in ((here, ours), (there, theirs))]
     return Agreement(False, at_row(Diagnostic(
         "SL505", Severity.NOTE,
-        f"the ranks add up {words.count(len(chunks), 'chunk')} in different orders, so their bits may differ (first in "
+        f"the ranks add up {counted(len(chunks), 'chunk')} in different orders, so their bits may differ (first in "
         f"chunk {int(shared[example])}: rank {places.where(here)[1]} against ranks {collapse.numbers(ranks.tolist())})",
         None, tuple(notes),
         "let one rank compute each chunk and send the result to the others", int(differs.sum()),

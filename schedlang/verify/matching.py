@@ -9,6 +9,7 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.words import counted
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
 from schedlang.verify.sends import DEFAULT, Sends
@@ -112,7 +113,7 @@ def _sizes(table: OpTable, partner: Array, ends: Connections | None) -> list[Dia
         sent, taken = int(table.count[s]), int(table.count[r])
         findings.append(at_row(error(
             "SL303",
-            f"rank {int(table.rank[s])} sends {words.count(sent, 'chunk')} where rank {int(table.rank[r])} receives "
+            f"rank {int(table.rank[s])} sends {counted(sent, 'chunk')} where rank {int(table.rank[r])} receives "
             f"{taken}: {words.operation(table, s)}{came_from(table, s)} meets "
             f"{words.operation(table, r)}{came_from(table, r)}, "
             f"{abs(sent - taken)} too {'many' if sent > taken else 'few'}",
@@ -154,7 +155,7 @@ def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: st
     taken = int((connection_keys(table, ends.receives) == key).sum())
     stream = f" on {table.streams[int(table.chan[row])]}" if len(table.streams) > 1 else ""
     where = came_from(table, row)
-    tally = f"rank {source} sends {words.count(sent, 'message')} to rank {destination}{stream}, which receives {taken}"
+    tally = f"rank {source} sends {counted(sent, 'message')} to rank {destination}{stream}, which receives {taken}"
     what = "no receive takes" if sending else "no send serves"
     note, help = _lookalike(table, row, others, sending)
     if help is None:

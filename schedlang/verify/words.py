@@ -30,8 +30,3 @@ def operation(table: OpTable, row: int) -> str:
 def sentence(table: OpTable, row: int) -> str:
     """``rank 2, step 3: send data[1] to rank 0 (line 12, s=3)``."""
     return f"{standing(table, row)}: {operation(table, row)}{came_from(table, row)}"
-
-
-def count(number: int, thing: str) -> str:
-    """``1 chunk``, ``3 chunks``."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"

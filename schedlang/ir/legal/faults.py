@@ -11,7 +11,7 @@ from schedlang.diagnostics import Diagnostic, error
 from schedlang.ir.legal.blocks import Block, blocks, outside
 from schedlang.ir.origin import at_row, in_row, row_note
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.words import event_text
+from schedlang.ir.words import event_text, numbered
 from schedlang.ops import MAX_OPS, Op
 
 _SHOWN = 10
@@ -52,8 +52,7 @@ def _past_end_text(t: OpTable, row: int) -> str:
     buffer, chunk = next((b, c) for b, c in used if b != NONE and not 0 <= c <= t.buffers[b].chunks - count)
     size = t.buffers[buffer].chunks
     what = f"chunk {chunk}" if count == 1 else f"chunks {chunk} to {chunk + count - 1}"
-    there = f"{size} chunks (0 to {size - 1})" if size > 1 else "1 chunk (0)" if size else "no chunks"
-    return f"{what} of {t.buffers[buffer].name}, which has {there}"
+    return f"{what} of {t.buffers[buffer].name}, which has {numbered(size, 'chunk')}"
 
 
 def _elsewhere(b: Block, buffer: Array) -> Array:
@@ -73,8 +72,7 @@ def _elsewhere_text(t: OpTable, row: int) -> str:
 def _rank_text(t: OpTable, row: int) -> str:
     rank = int(t.rank[row])
     bad = rank if not 0 <= rank < t.ranks else int(t.peer[row])
-    there = f"{t.ranks} ranks (0 to {t.ranks - 1})" if t.ranks > 1 else "1 rank (0)"
-    return f"rank {bad}, but the world has {there}"
+    return f"rank {bad}, but the world has {numbered(t.ranks, 'rank')}"
 
 
 @dataclass(frozen=True)
