@@ -16,6 +16,8 @@ from schedlang.expand.parameters import (
     counts_argument,
     known_parameters,
     nothing_to_try,
+    other_world,
+    ranks_of_counts,
     verify_ranges,
     with_counts,
     world,
@@ -46,12 +48,14 @@ def choices(schedule: t.Schedule, module: Module, ranks: int | None, given: Mapp
 
     A parameter has the value that is given, else its default, else those of the `verify` line, one after another. Where
     the world size is computed and ``ranks`` asks for another than the defaults lead to, parameters with a default have
-    those of the `verify` line as well.
+    those of the `verify` line as well. Where no number of ranks is given, but counts are, it is theirs.
 
     Raises SchedError SL206 where a parameter has no value, or none leads to ``ranks``; SL2xx for the `verify` line.
     """
     known_parameters(schedule, given)
     params = {p.name: p for p in schedule.params}
+    if ranks is None and "ranks" not in given:
+        ranks = ranks_of_counts(given.get(counts_argument(schedule) or "")) or None
     if "ranks" in params:
         if ranks is not None and given.get("ranks", ranks) != ranks:
             raise SchedError(error("SL206", "`ranks` is given twice: as the world size and as a parameter",
@@ -83,10 +87,8 @@ def choices(schedule: t.Schedule, module: Module, ranks: int | None, given: Mapp
         return
     if not worlds:
         raise nothing_to_try(schedule)
-    raise SchedError(error(
-        "SL206", f"no values of `{schedule.name}` make a world of {ranks} ranks; those tried make: "
-        + ", ".join(map(str, sorted(worlds)[:20])), schedule.name_span,
-        help="its world size is computed: give its parameters with -p, or add them to its `verify` line"))
+    assert ranks is not None
+    raise other_world(schedule, [ranks], worlds)
 
 
 def _listed(schedule: t.Schedule, module: Module, given: Mapping[str, Any], vary: bool) -> Iterator[dict[str, Any]]:

@@ -101,6 +101,9 @@ def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | Non
     known_parameters(schedule, given)
     choices = {k: list(v) if isinstance(v, (list, range)) else [v] for k, v in given.items()}
     sized = any(p.name == "ranks" for p in schedule.params)
+    counts = choices.get(counts_argument(schedule) or "", [])
+    if ranks is None and "ranks" not in choices:
+        ranks = sorted({n for n in map(ranks_of_counts, counts) if n}) or None
     if ranks is not None and sized:
         if "ranks" in choices:
             raise SchedError(
@@ -123,15 +126,7 @@ def assignments(schedule: t.Schedule, module: Module, ranks: Sequence[int] | Non
     except Fail as why:
         raise SchedError(why.findings) from None
     if ranks is not None and not sized and worlds and not found:
-        wanted, there = " or ".join(map(str, ranks)), ", ".join(map(str, sorted(worlds)[:20]))
-        raise SchedError(
-            error(
-                "SL206",
-                f"no values of `{schedule.name}` make a world of {wanted} ranks; those tried make: {there}",
-                schedule.name_span,
-                help="its world size is computed: give its parameters with -p, or add them to its `verify` line",
-            )
-        )
+        raise other_world(schedule, ranks, worlds)
     if not found:
         raise nothing_to_try(schedule)
     return found
@@ -169,6 +164,32 @@ def used_too_early(line: t.VerifyStmt, known: frozenset[str]) -> list[Diagnostic
                 r.values.span, help=f"begin the line with it: `verify {late[0]} in ...`"))
         earlier.add(r.name)
     return found
+
+
+def other_world(schedule: t.Schedule, wanted: Sequence[int], worlds: Iterable[int]) -> SchedError:
+    """The error for a world size, of those ``wanted``, that is computed and never comes out; ``worlds`` do."""
+    line = next(s for s in schedule.body if isinstance(s, t.RanksStmt))
+    asked, there = " or ".join(map(str, wanted)), ", ".join(map(str, sorted(worlds)[:20]))
+    if not _made_of_parameters(schedule, line.value):
+        return SchedError(error(
+            "SL206", f"`{schedule.name}` is for {there} ranks, as its `{line.span.text}` says, not for {asked}",
+            line.span, help="leave out --ranks; for a schedule of any size make `ranks` a parameter instead"))
+    return SchedError(error(
+        "SL206", f"no values of `{schedule.name}` make a world of {asked} ranks; those tried make: {there}",
+        schedule.name_span,
+        help="its world size is computed: give its parameters with -p, or add them to its `verify` line"))
+
+
+def _made_of_parameters(schedule: t.Schedule, value: t.Expr) -> bool:
+    """Whether an expression at the top of a schedule depends on a parameter, also through a `let`."""
+    lets = {s.name: s.value for s in schedule.body if isinstance(s, t.Let)}
+    seen: set[str] = set()
+    left = set(names_in(value))
+    while left:
+        name = left.pop()
+        seen.add(name)
+        left |= (names_in(lets[name]) if name in lets else set()) - seen
+    return bool(seen & {p.name for p in schedule.params})
 
 
 def nothing_to_try(schedule: t.Schedule) -> SchedError:
@@ -228,6 +249,12 @@ def counts_argument(schedule: t.Schedule) -> str | None:
                         a.value, t.Name):
                     return a.value.id
     return None
+
+
+def ranks_of_counts(counts: Any) -> int:
+    """For how many ranks some counts are; 0 where they are none."""
+    return len(counts) if isinstance(counts, (list, tuple)) or (
+        isinstance(counts, np.ndarray) and counts.ndim) else 0
 
 
 def with_counts(schedule: t.Schedule, values: dict[str, Any], world: int | None) -> dict[str, Any]:

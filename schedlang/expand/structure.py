@@ -37,6 +37,7 @@ class _Inside:
 @dataclass
 class _Checker:
     module: Module
+    schedule: t.Schedule
     params: frozenset[str]
     collective: str | None = None
     findings: list[Diagnostic] = field(default_factory=list)
@@ -88,6 +89,21 @@ class _Checker:
             self.say("SL203", f"`{node.function}` takes {wanted} argument{'s' if wanted != '1' else ''}, and here "
                      + (f"are {given}" if given != 1 else "is 1"), node.span)
 
+    def forgotten_counts(self, s: t.CollectiveStmt, i: int, scope: frozenset[str]) -> bool:
+        """Says that the i-th argument are counts which would have to be a parameter, where that is so."""
+        given, value = s.arguments[i], s.arguments[i].value
+        known = COLLECTIVES[s.name].arguments if s.name in COLLECTIVES else ()
+        role = given.name if given.name is not None else known[i] if i < len(known) else None
+        if role != "counts" or not isinstance(value, t.Name) or value.id in scope or did_you_mean(
+                value.id, sorted(self.params)):
+            return False
+        params = self.schedule.params
+        header = [p.name for p in params if p.default is None] + [value.id]
+        header += [f"{p.name}={p.default.span.text}" for p in params if p.default is not None]
+        self.say("SL201", f"nothing here is called `{value.id}`", value.span,
+                 f"counts come from outside, as a parameter: `schedule {self.schedule.name}({', '.join(header)}):`")
+        return True
+
     def loc(self, loc: t.Loc | None, scope: frozenset[str]) -> None:
         if loc is not None:
             self.expr(loc.start, scope)
@@ -119,7 +135,7 @@ class _Checker:
                     # a bare word there is an operator, and the collective knows which there are
                     if not (
                         reduces and isinstance(a.value, t.Name) and (a.name == "op" or (a.name is None and i == 0))
-                    ):
+                    ) and not self.forgotten_counts(s, i, scope):
                         self.expr(a.value, scope)
                 self.expr(s.inplace, scope)
             case t.RanksStmt() | t.ChunksStmt():
@@ -294,7 +310,7 @@ class _Checker:
 
 def check(schedule: t.Schedule, module: Module) -> list[Diagnostic]:
     """What is wrong with the text of a schedule, whatever its parameters: SL201 to SL205; SL601, SL605 as warnings."""
-    checker = _Checker(module, frozenset(p.name for p in schedule.params))
+    checker = _Checker(module, schedule, frozenset(p.name for p in schedule.params))
     for function in module.functions.values():
         checker.expr(function.tree.value, frozenset(function.tree.params))
         _distinct(checker, "parameter", [(p, function.tree.span) for p in function.tree.params])

@@ -371,6 +371,30 @@ def test_counts_are_made_up_for_pictures_only(tmp_path):
         assert load_table(str(path), make_up_counts=True, **given)[0].collective.counts.shape == (4, 4)
 
 
+@pytest.mark.parametrize("head", ["v(ranks, counts):", "v(ranks, counts):\n    verify ranks in 3..6",
+                                  "v(n, counts):\n    ranks 2 * n\n    verify n in 1..4"])
+def test_given_counts_say_how_many_ranks_there_are(call, head):
+    write("v.sched", COUNTS.replace("v(ranks, counts):", head))
+    write("c.csv", "1,2,0,1\n0,3,1,1\n2,2,2,2\n0,0,0,0\n")
+    status, out, _ = call("verify", "v.sched", "-p", "counts=@c.csv")
+    assert status == 0 and "ranks 4" in out and "(4 x 4)" in out and "cases" not in out
+    assert call("run", "v.sched", "-p", "counts=@c.csv", "--check")[0] == 0
+    given = {"n": 2} if "(n," in head else {}
+    assert schedlang.load("v.sched", counts=np.ones((4, 4), int), **given).ranks == 4
+    assert call("verify", "v.sched", "-p", "counts=@c.csv", "--ranks", "2")[0] == 2
+
+
+def test_a_world_size_that_is_a_number_is_called_that(call):
+    text = "schedule three(k=1):\n    let n = 3\n    ranks n\n    collective barrier\n"
+    for line in (text, text.replace("    let n = 3\n", "").replace("ranks n", "ranks 1 + 2")):
+        write("three.sched", line)
+        for command in ("verify", "run"):
+            status, out, err = call(command, "three.sched", "--ranks", "4")
+            said = out + err
+            assert status == 2 and "`three` is for 3 ranks, as its `ranks " in said and "not for 4" in said
+            assert "leave out --ranks" in said and "computed" not in said
+
+
 def test_every_command_takes_values_by_one_rule(call):
     write("listed.sched", LISTED)
     for command in (["run"], ["show"], ["compile", "--target", "json"]):
