@@ -18,6 +18,7 @@ from schedlang.verify.sends import depth_words
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
 from schedlang.verify.timing.order import Order
+from schedlang.verify.timing.order import order as make_order
 
 STARTS = 64
 """From so many places a shortest circle is sought."""
@@ -51,17 +52,17 @@ def check(table: OpTable, matching: Matching, order: Order) -> list[Diagnostic]:
 def least_depth(table: OpTable, matching: Matching, order: Order | None = None) -> int | None:
     """The least number of messages a connection must hold so that the execution comes to its end; 0: none (rendezvous
     is enough); None: no number is enough. Exact: what completes with N completes with N + 1."""
-    proven = order is not None and order.deadlock_free and order.sends.rendezvous
-    if proven or build(table, matching, 0).complete:
+    order = order or make_order(table, matching)
+    if order.completes(0):
         return 0
-    if not build(table, matching, None).complete:
+    if not order.completes(None):
         return None
     low, high, most = 0, 1, int(matching.message.max()) + 1  # with so much room no send waits
-    while high < most and not build(table, matching, high).complete:
+    while high < most and not order.completes(high):
         low, high = high, min(2 * high, most)  # the least depth is mostly small
     while high - low > 1:
         middle = (low + high) // 2
-        if build(table, matching, middle).complete:
+        if order.completes(middle):
             high = middle
         else:
             low = middle
@@ -187,7 +188,7 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
     first = min(range(len(circle)), key=lambda k: (int(table.rank[circle[k].row]), int(table.step[circle[k].row])))
     circle = [*circle[first:], *circle[:first]]
     depth = order.sends.deadlock_depth
-    least = least_depth(table, matching)
+    least = least_depth(table, matching, order)
     notes = [Note(_hop(table, wait, circle[(k + 1) % len(circle)]), table.origin(wait.row)[0])
              for k, wait in enumerate(circle) if k < SHOWN or k == len(circle) - 1]
     if len(circle) > SHOWN + 1:

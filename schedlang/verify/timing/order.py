@@ -56,6 +56,17 @@ class Order:
         """What must happen before what, for all proofs but deadlock (``sends.depth``)."""
         return build(self.table, self.matching, self.sends.depth)
 
+    @cached_property
+    def _completes(self) -> dict[int | None, bool]:
+        return {self.sends.depth: self.complete, self.sends.deadlock_depth: self.deadlock_free}
+
+    def completes(self, depth: int | None) -> bool:
+        """Whether the execution comes to its end where connections hold ``depth`` messages (0: rendezvous, None: no
+        limit)."""
+        if depth not in self._completes:
+            self._completes[depth] = build(self.table, self.matching, depth).complete
+        return self._completes[depth]
+
 
 def order(table: OpTable, matching: Matching, sends: Sends = DEFAULT) -> Order:
     """Execute the table, so to speak: under the model for deadlock where that comes to its end, else under the
