@@ -8,9 +8,10 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row, came_from
-from schedlang.ir.table import OpTable
+from schedlang.ir.table import NONE, OpTable
 from schedlang.verify import collapse, words
 from schedlang.verify.values.conditions import Conditions
+from schedlang.verify.values.nearby import nearby
 from schedlang.verify.values.walk import ADD, READ, Program, Reads
 
 
@@ -30,7 +31,7 @@ def uninitialised(table: OpTable, program: Program, conditions: Conditions, read
         adds = int(reads.event[first[index]]) == ADD
         writers = np.flatnonzero(c.target == place)
         writers = writers[c.receiver[writers] != row]
-        notes = []
+        notes, near = [], NONE
         if len(writers):
             later = int(c.receiver[writers[np.argmin(c.lands[writers])]])
             together = (table.rank[later], table.stream[later], table.step[later]) == (
@@ -38,13 +39,14 @@ def uninitialised(table: OpTable, program: Program, conditions: Conditions, read
             when = "in the same step, and a step reads before it writes" if together else "only later"
             notes.append(collapse.note(table, later, f"it is written {when}: "))
         elif not adds:
-            notes.append(Note("no operation writes it"))
+            there, near = nearby(table, program, conditions, place, int(c.reads[reads.carrier[first[index]]]))
+            notes += [Note("no operation writes it"), *there]
         what = "has no value yet to add to" if adds else "is read before anything has written it"
         said = came_from(table, row)
         yield at_row(error(
             "SL403", f"{name} {what}: {words.operation(table, row)}{said}",
             notes=notes, count=count, rows=[row], place=list(conditions.locations.where(place)),
             help="let the first value come by `copy` or `send`, and reduce from the second on" if adds
-            else "write it in an earlier step, or read another place"), table, row)
+            else "write it in an earlier step, or read another place"), table, row, near)
 
 

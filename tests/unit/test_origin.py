@@ -90,6 +90,23 @@ def test_a_finding_in_a_used_schedule_shows_the_use(code, collective, declared, 
         assert re.search(r"\(line \d+(, \w+=\d+)*; used in line 6, g=1\)", said), said
 
 
+def test_what_is_missing_shows_the_use_that_brings_it_near():
+    text = ("schedule inner(ranks):\n    collective allgather\n    for r in 0..ranks:\n"
+            "        copy input[0] into output[r] on r\n"
+            "        send input[0] from r to (r + 1) % ranks into output[r]\n"
+            "schedule outer(ranks):\n    collective allgather\n    for g in 0..2:\n"
+            "        use inner() on [2 * g, 2 * g + 1] for input=input[0:1], output=output[2 * g : 2 * g + 2]\n")
+    table, _ = expand(load_text(text, "o.sched"), "outer", ranks=4)
+    found, = [d for d in verify(table).diagnostics if d.code == "SL504"]
+    assert [(n.message, n.location.line) for n in found.notes] == [
+        ("chunk 0 of input from rank 2 comes as far as output[2] on rank 3 (line 5, r=0; used in line 9, g=1) and goes "
+         "no further", 5),
+        ("nearest to it, output[1] is written by rank 0, step 2: recv output[1] from rank 1 (line 5, r=1; used in "
+         "line 9, g=0)", 5),
+        ("in `inner`, used here with ranks = 2, where g = 1; its ranks 0, 1 are 2, 3 here", 9),
+        ("in `inner`, used here with ranks = 2, where g = 0", 9)]
+
+
 def test_a_run_that_stops_shows_the_use():
     table, _ = expanded("allreduce(sum)", "", "buffer tmp[1]\ncopy tmp[0] into data[0] on 1")
     with pytest.raises(SchedError) as raised:

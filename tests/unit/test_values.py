@@ -293,6 +293,42 @@ def test_a_result_nobody_writes():
     assert "data[0] on rank 2 is part of the result and should hold chunk 0 of data from rank 0" in found.message
 
 
+@pytest.mark.parametrize(("steps", "said"), [
+    # the value comes to the rank, into another place
+    ([[("send", "input", 0, 1, 0, "output", 2)]],
+     ["chunk 0 of input from rank 1 comes as far as output[2] on rank 0 (line 2), and not into output[1]",
+      "nearest to it, output[0] is written by rank 0, step 0: copy input[0] into output[0] (line 1)"]),
+    # only to another rank
+    ([[("send", "input", 0, 1, 2, "output", 1)]],
+     ["chunk 0 of input from rank 1 comes as far as output[1] on rank 2 (line 2) and goes no further",
+      "nearest to it, output[0] is written by rank 0, step 0: copy input[0] into output[0] (line 1)"]),
+    # nowhere
+    ([], ["chunk 0 of input from rank 1 never leaves input[0] on rank 1",
+          "nearest to it, output[0] is written by rank 0, step 0: copy input[0] into output[0] (line 1)"]),
+    # into scratch, where nobody fetches it
+    ([[("send", "input", 0, 1, 0, "tmp", 0)]],
+     ["chunk 0 of input from rank 1 comes as far as tmp[0] on rank 0 (line 2), and not into output[1]",
+      "nearest to it, output[0] is written by rank 0, step 0: copy input[0] into output[0] (line 1)"]),
+])
+def test_a_result_nobody_writes_says_where_the_value_is(steps, said):
+    """Rank 0 lacks the block of rank 1 in an all-gather on three ranks."""
+    own = [("copy", "input", 0, 0, "output", 0)]
+    found = the(verify(build("allgather", 3, [own, *steps], chunks=3, inplace=False, scratch=[("tmp", 1)])), "SL504")
+    assert [n.message for n in found.notes] == said
+
+
+def test_a_result_nobody_writes_shows_who_writes_it_elsewhere():
+    steps = [[("send", "data", 0, 0, 1, "data", 0)], [("send", "data", 0, 0, 3, "data", 0)]]
+    found = the(verify(build("broadcast", 4, steps, root=0)), "SL504")
+    assert [n.message for n in found.notes] == [
+        "chunk 0 of data from rank 0 comes as far as data[0] on rank 3 (line 2) and goes no further",
+        "on rank 1 it is written by rank 1, step 0: recv data[0] from rank 0 (line 1)"]
+    found = the(verify(build("broadcast", 2, [], root=0, inplace=False)), "SL504")
+    assert [n.message for n in found.notes] == [
+        "chunk 0 of input from rank 0 is in input[0] on rank 0 from the start, and nothing brings it from there into "
+        "output[0]"]
+
+
 def test_a_forward_that_stores_nothing():
     rows = [dict(op="send", rank=0, peer=1, buffer="data", chunk=0), dict(op="recv", rank=1, peer=0, buffer=None),
             dict(op="send", rank=1, peer=2, of=1), dict(op="recv", rank=2, peer=1, buffer="data", chunk=0)]
@@ -337,6 +373,24 @@ def test_reads_of_what_nothing_has_written(place, add, words):
              [("reduce" if add else "send", "tmp", 0 if add else 1, 0, 1, "tmp" if add else "data", 0)]]
     found = the(verify(build("broadcast", 2, steps, op="sum", root=0, scratch=[("tmp", 2)])), "SL403")
     assert words in found.message and found.location.line == 2
+
+
+@pytest.mark.parametrize(("steps", "said"), [
+    ([("copy", "data", 0, 0, "tmp", 2)],
+     ["nothing makes use of what is written into tmp[2] there: rank 0, step 0: copy data[0] into tmp[2] (line 1)"]),
+    ([("copy", "data", 0, 0, "tmp", 1), ("copy", "data", 0, 0, "tmp", 2), ("send", "tmp", 1, 0, 1, "data", 0)],
+     ["nothing makes use of what is written into tmp[2] there: rank 0, step 1: copy data[0] into tmp[2] (line 2)"]),
+    ([("copy", "data", 0, 0, "tmp", 1), ("send", "tmp", 1, 0, 1, "data", 0)],
+     ["nearest to it, tmp[1] is written by rank 0, step 0: copy data[0] into tmp[1] (line 1)"]),
+    ([("send", "data", 0, 0, 1, "tmp", 0)],
+     ["on rank 1 it is written by rank 1, step 0: recv tmp[0] from rank 0 (line 1)"]),
+    ([], []),
+])
+def test_a_read_of_what_nothing_writes_shows_what_is_written_instead(steps, said):
+    """Rank 0 sends tmp[0], in the last line."""
+    lines = [*([step] for step in steps), [("send", "tmp", 0, 0, 1, "data", 0)]]
+    found = the(verify(build("broadcast", 2, lines, op="sum", root=0, scratch=[("tmp", 3)])), "SL403")
+    assert [n.message for n in found.notes] == ["no operation writes it", *said]
 
 
 def test_what_comes_from_uninitialised_memory_is_reported_once():

@@ -13,6 +13,7 @@ from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import collapse
 from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.history import History, Trail, history, trail
+from schedlang.verify.values.nearby import nearby
 from schedlang.verify.values.walk import ADD, PUT, Program
 
 MISSING, REPEATED, FOREIGN = 1, 2, 3
@@ -151,10 +152,36 @@ class _Explainer:
             peer = int(table.peer[row])
             notes.append(Note(f"here rank {rank} passes on what rank {peer} sends and stores nothing{said}", at))
             help = f"leave out `only`, or store it `into {place}`"
+        whence, others = self._whence(self.conditions.expected(int(results[0])), rank, place)
+        there, near = nearby(table, self.program, self.conditions, int(self.conditions.results[results[0]]))
+        if near in others:
+            there = []
         should = f"should hold {should}, but nothing writes it"
-        found = error("SL504", f"{place} on rank {rank} is part of the result and {should}", notes=notes,
-                      count=len(results), help=help, buffer=table.buffers[buffer].name, rank=rank, chunk=chunk)
-        return at_row(found, table, row)
+        found = error("SL504", f"{place} on rank {rank} is part of the result and {should}",
+                      notes=[*notes, *whence, *there], count=len(results), help=help,
+                      buffer=table.buffers[buffer].name, rank=rank, chunk=chunk)
+        return at_row(found, table, row, *others, near)
+
+    def _whence(self, should: list[int], rank: int, place: str) -> tuple[list[Note], list[int]]:
+        """Where a contribution that belongs into a place of a rank is instead, and the rows that say so; one from
+        another rank, if there is one."""
+        locations = self.conditions.locations
+        origins = [self.conditions.origin(contribution) for contribution in should]
+        far = [i for i, at in enumerate(origins) if locations.where(at)[1] != rank]
+        if not should:
+            return [], []
+        contribution, origin = should[far[0] if far else 0], origins[far[0] if far else 0]
+        what = contributions(self.conditions, [contribution])
+        if not far:
+            return [Note(f"{what} is in {locations.name(origin)} from the start, and nothing brings it from there into "
+                         f"{place}")], []
+        path = self.trails[contribution] = trail(self.program, self.conditions, contribution, rank)
+        if path.came == NONE:
+            return self._lost(contribution), [self._row(c) for c in (path.last, path.lost) if c != NONE]
+        row = self._row(path.came)
+        at, said = self.table.origin(row)[0], came_from(self.table, row)
+        into = locations.name(int(self.program.carriers.target[path.came]))
+        return [Note(f"{what} comes as far as {into}{said}, and not into {place}", at)], [row]
 
     def _wrong_value(self, past: History, result: int, count: int) -> Diagnostic:
         conditions, table = self.conditions, self.table

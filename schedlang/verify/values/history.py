@@ -152,32 +152,38 @@ def _slice(program: Program, total: int, location: int) -> list[tuple[int, Array
 @dataclass(frozen=True)
 class Trail:
     """Where a contribution went: ``last`` the last carrier that brought it somewhere (NONE: it never left its origin),
-    ``to`` where; ``lost``: the carrier that then overwrote it there, NONE where it is still held there."""
+    ``to`` where; ``lost``: the carrier that then overwrote it there, NONE where it is still held there. ``came``: the
+    last carrier that brought it to the rank that was asked for, NONE: none did."""
 
     last: int
     to: int
     lost: int
+    came: int = NONE
 
 
 class _Tracing(Walk):
     """A walk that watches one contribution."""
 
-    def __init__(self, program: Program, conditions: Conditions, contribution: int) -> None:
+    def __init__(self, program: Program, conditions: Conditions, contribution: int, rank: int) -> None:
         super().__init__(program, [Traces(contribution)], conditions)
-        self.last, self.to, self.lost = NONE, conditions.origin(contribution), NONE
+        self.last, self.to, self.lost, self.came = NONE, conditions.origin(contribution), NONE, NONE
+        self.rank, self.ranks_of = rank, conditions.locations.ranks_of
 
     def landing(self, who: Array, where: Array, brought: Array, stored: Array) -> None:
         held = np.flatnonzero(brought[:, 1])
         if len(held):
             self.last, self.to, self.lost = int(who[held[-1]]), int(where[held[-1]]), NONE
+            came = who[held[self.ranks_of(where[held]) == self.rank]] if self.rank != NONE else held[:0]
+            if len(came):
+                self.came = int(came[-1])
         elif self.lost == NONE:
             over = np.flatnonzero((where == self.to) & (stored[:, 1] == 0))
             if len(over):
                 self.lost = int(who[over[-1]])
 
 
-def trail(program: Program, conditions: Conditions, contribution: int) -> Trail:
-    """Follow a contribution through the whole walk."""
-    walk = _Tracing(program, conditions, contribution)
+def trail(program: Program, conditions: Conditions, contribution: int, rank: int = NONE) -> Trail:
+    """Follow a contribution through the whole walk, and see whether it comes to a rank."""
+    walk = _Tracing(program, conditions, contribution, rank)
     walk.run()
-    return Trail(walk.last, walk.to, walk.lost)
+    return Trail(walk.last, walk.to, walk.lost, walk.came)
