@@ -14,7 +14,7 @@ def planted(rng: random.Random, text: str) -> tuple[str, list[int], str] | None:
     """The text with one fault, the lines that were changed (counted from 1), and which kind of fault: lines keep their
     numbers. None where the line drawn has no such fault."""
     lines = text.splitlines()
-    kind = rng.choice(list(FAULTS))
+    kind = rng.choice([*FAULTS, *RARE])
     found = FAULTS[kind](rng, lines)
     return None if found is None else ("\n".join(lines) + "\n", found, kind)
 
@@ -103,3 +103,6 @@ FAULTS: dict[str, Callable[[random.Random, list[str]], list[int] | None]] = {
     "only": _replace(r"( only| then send to [^:]*)$", "", " only"),
     "reversed": _replace(r" reversed$|(?<=\])$", "", " reversed"),
 }
+
+RARE = ["apart", "waits for a later one"] * 3
+"""Faults that lead to deadlocks, which few do, are drawn more often."""

@@ -140,7 +140,7 @@ def nothing_differs(count: int, seed: int) -> None:
 
 
 def test_programs():
-    nothing_differs(250, 1)
+    nothing_differs(150, 1)
 
 
 @pytest.mark.nightly

@@ -26,11 +26,11 @@ def small(request, monkeypatch):
 
 
 def test_on_programs(small):
-    nothing_differs(120, 3)
+    nothing_differs(80, 3)
 
 
 def test_on_mutants(small):
-    figures = campaign(400, 4, list(shipped_tables()))
+    figures = campaign(300, 4, list(shipped_tables()))
     print("\n".join(figures.lines()))
     assert not figures.disagreements
 
