@@ -311,7 +311,9 @@ def test_rows_by_id_and_marks():
         assert RowName.parse(text).find(located) == row
     assert "called that" in fails(RowName.parse("14@s=1").find, located)
     assert "these values" in fails(RowName.parse("14@s=9").find, located)
-    assert "comes from there" in fails(RowName.parse("99").find, located)
+    assert "operations there have no `ranks`, but rank, step, stream, op, c, s, r" in fails(
+        RowName.parse("14@ranks=1").find, located)
+    assert "there; the nearest lines from which some do: 15, 14 |" in fails(RowName.parse("99").find, located)
     assert "comes from there" in fails(RowName.parse("other.sched:14").find, located)
     assert "operations" in fails(RowName.parse("id=999").find, located)
 

@@ -494,6 +494,36 @@ def test_why_through_events_and_where_nothing_orders(call):
     assert status == 1 and "Nothing orders them" in out
 
 
+USES = """\
+schedule inner(ranks):
+    collective allreduce(sum)
+    for r in 1..ranks:
+        reduce data[0] from r to 0
+    for r in 1..ranks:
+        send data[0] from 0 to r
+
+schedule uses(ranks):
+    collective allreduce(sum)
+    chunks 2
+    for g in 0..2:
+        use inner() on 0..ranks for data[g : g + 1]
+"""
+
+
+def test_why_of_what_a_use_brings_in(call):
+    def why(*names):
+        return call("verify", write("uses.sched", USES) + "::uses", "--ranks", "3", "--why", *names)
+
+    status, out, _ = why("12@g=0,r=1,op=send,rank=0", "uses.sched:12@g=1,r=1,op=send,rank=1")
+    assert status == 0 and "A: rank 0, step 2: send data[0] to 1 (line 6, r=1; used in line 12, g=0)" in out
+    assert "B: rank 1, step 2: send data[1] to 0 (line 4, r=1; used in line 12, g=1)" in out
+    assert "12: 16 operations are called that" in why("12", "4")[2]
+    assert "12@g=1: 8 operations are called that" in why("12@g=1", "4")[2]
+    assert "operations there have no `gg`, but rank, step, stream, op, g, r" in why("12@gg=1", "4")[2]
+    assert "no operation there has these values" in why("12@g=7", "4")[2]
+    assert "the nearest lines from which some do: 12, 6, 4\n" in why("10", "4")[2]
+
+
 def test_why_in_one_step(call):
     write("one_shot.sched", ONE_SHOT)
     status, out, _ = call("verify", "one_shot.sched", "--ranks", "2", "--why", "6@rank=0,op=send", "6@rank=0,op=recv")
