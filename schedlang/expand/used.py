@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from schedlang.diagnostics import Note
 from schedlang.expand.declare import LARGEST
-from schedlang.expand.frame import Frame, fail, shown_all
+from schedlang.expand.frame import Frame, fail, shown_all, shown_at
 from schedlang.expand.inlined import Inlined
 from schedlang.expand.lists import chosen
 from schedlang.expand.parameters import listed
@@ -126,8 +127,14 @@ def _is_for(s: t.Use, schedule: t.Schedule, size: Value, q: int, frame: Frame) -
     a = next(a for i, a in enumerate(s.arguments) if a.name == "ranks" or (a.name is None and names[i] == "ranks"))
     other = next((name for name in names if name != "ranks"), None) if a.name is None else None
     raise fail("SL210", f"by this argument `{s.schedule}` is for {counted(size, 'rank')}, and it is used "
-               f"on {q}", a.span, frame, help="`ranks` can be left out: it is the number of ranks that it is used on"
+               f"on {q}{_without_on(s)}", a.span, frame,
+               help="`ranks` can be left out: it is the number of ranks that it is used on"
                + (f"; another parameter goes by its name, `{other}={a.span.text}`" if other else ""))
+
+
+def _without_on(s: t.Use) -> str:
+    """Reminds of an `on` that may have been forgotten, to follow a number of ranks."""
+    return ", all there are, as there is no `on`" if s.on is None else ""
 
 
 def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, arguments: dict[str, Value]) -> Part | None:
@@ -144,7 +151,7 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
     if table.ranks != q:
         raise fail(
             "SL210",
-            f"`{s.schedule}` is for {counted(table.ranks, 'rank')} here, and it is used on {q}",
+            f"`{s.schedule}` is for {counted(table.ranks, 'rank')} here, and it is used on {q}{_without_on(s)}",
             s.on.span if s.on is not None else s.span,
             frame,
         )
@@ -177,7 +184,7 @@ def _copies(run: Statements, s: t.Use, frame: Frame, on: Interval | Items, argum
                         for e, i in zip(table.events, table.event_indices, strict=True)] for prefix in names],
                       np.int32).reshape(colors, len(table.events))[color]
     site = run.site(s.span, frame)
-    run.sites[site] = replace(run.sites[site], use=Use(s.schedule, shown_all(arguments), ranks))
+    run.sites[site] = replace(run.sites[site], use=Use(s.schedule, shown_all(arguments), ranks, on=s.on is not None))
     base = len(run.sites) + np.arange(frame.n) * len(table.sites)
     streams, chans = _streams(run, table, frame)
     by = Placement(
@@ -210,12 +217,17 @@ def _rank_map(run: Statements, s: t.Use, frame: Frame, on: Items, q: int) -> Arr
     ranks = flat.data.reshape(frame.n, q)
     if s.on is None:
         return ranks.astype(np.int32, copy=False)
+
+    def listed_at(turn: int) -> str:
+        text = shown_at(on, turn)
+        return "" if text == span.text else f": `{span.text}` is {text}"
+
     wrong = np.asarray((ranks < 0) | (ranks >= run.ranks))
     if wrong.any():
         bad = np.asarray(wrong.any(1))
         raise fail(
             "SL222",
-            lambda i: f"rank {int(ranks[i][wrong[i]][0])} is not among the ranks 0 to {run.ranks - 1}",
+            lambda i: f"rank {int(ranks[i][wrong[i]][0])} is not among the ranks 0 to {run.ranks - 1}" + listed_at(i),
             span,
             frame,
             bad,
@@ -224,7 +236,7 @@ def _rank_map(run: Statements, s: t.Use, frame: Frame, on: Items, q: int) -> Arr
     twice = np.asarray(ordered[:, 1:] == ordered[:, :-1])
     if twice.any():
         raise fail("SL210", lambda i: f"rank {int(ordered[i, 1:][twice[i]][0])} stands twice among the ranks that "
-                   f"`{s.schedule}` is used on", span, frame, np.asarray(twice.any(1)))
+                   f"`{s.schedule}` is used on{listed_at(i)}", span, frame, np.asarray(twice.any(1)))
     return ranks.astype(np.int32, copy=False)
 
 
@@ -269,7 +281,9 @@ def _buffers(run: Statements, s: t.Use, table: OpTable, frame: Frame) -> tuple[A
             name, there = f"`{b.name}` of `{s.schedule}`", run.buffers[where.buffer].name
             raise fail("SL210", lambda k, b=b, there=there, name=name, length=length: (  # type: ignore[misc]
                 f"the {counted(b.chunks, 'chunk')} of {name} cannot be spread evenly over "
-                f"{int(length[k])} of `{there}`"), span, frame, bad, help=f"give it a multiple of {b.chunks} chunks")
+                f"{int(length[k])} of `{there}`"), span, frame, bad, help=f"give it a multiple of {b.chunks} chunks",
+                notes=[] if s.on is not None else [
+                    Note(f"`{s.schedule}` is used on {counted(run.ranks, 'rank')}{_without_on(s)}")])
         scale = length // b.chunks
         if factors is not None and (scale != factors).any():
             before = factors

@@ -43,19 +43,20 @@ def _used(site: Site, turn: int) -> Note:
     loops = site.loop_values(turn)
     if site.use is None:
         return used_note(None, {}, loops, site.location)
-    return used_note(site.use.schedule, site.use.arguments, loops, site.location, site.use.ranks[turn].tolist())
+    ranks = site.use.ranks[turn].tolist() if site.use.on else ()
+    return used_note(site.use.schedule, site.use.arguments, loops, site.location, ranks)
 
 
 def used_note(schedule: str | None, arguments: Mapping[str, str], loops: Mapping[str, Any], at: Location | None,
               ranks: Sequence[int] = ()) -> Note:
     """``in `ring`, used here with ranks = 3, where g = 1; its ranks 0, 1, 2 are 1, 3, 5 here``. ``ranks``: where its
-    ranks lie; not told where they keep their numbers."""
+    ranks lie, told where there are any."""
     text = (f"in `{schedule}`, " if schedule else "") + "used here"
     if arguments:
         text += " with " + ", ".join(f"{name} = {value}" for name, value in arguments.items())
     if loops:
         text += ", where " + ", ".join(f"{name} = {shown(value)}" for name, value in loops.items())
-    if list(ranks) != list(range(len(ranks))):
+    if ranks:
         more = ", ..." if len(ranks) > MOST_RANKS else ""
         own, here = (", ".join(map(str, islice(r, MOST_RANKS))) + more for r in (range(len(ranks)), ranks))
         text += f"; its rank{f's {own} are' if len(ranks) > 1 else f' {own} is'} {here} here"

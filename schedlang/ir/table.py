@@ -79,12 +79,13 @@ class Collective:
 @dataclass(frozen=True)
 class Use:
     """What a `use` statement brings in: a schedule, its arguments by parameter as one writes them, and where its ranks
-    lie: its rank q is, in turn t of the statement, rank ``ranks[t, q]``.
+    lie: its rank q is, in turn t of the statement, rank ``ranks[t, q]``. ``on``: the statement says so itself.
     """
 
     schedule: str
     arguments: Mapping[str, str]
     ranks: Array
+    on: bool = True
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,15 @@ def test_what_is_missing_shows_the_use_that_brings_it_near():
         ("nearest to it, output[1] is written by rank 0, step 2: recv output[1] from rank 1 (line 5, r=1; used in "
          "line 9, g=0)", 5),
         ("in `inner`, used here with ranks = 2, where g = 1; its ranks 0, 1 are 2, 3 here", 9),
-        ("in `inner`, used here with ranks = 2, where g = 0", 9)]
+        ("in `inner`, used here with ranks = 2, where g = 0; its ranks 0, 1 are 0, 1 here", 9)]
+
+
+@pytest.mark.parametrize(("on", "said"), [(" on 0..2", "; its ranks 0, 1 are 0, 1 here"), ("", "")])
+def test_the_ranks_of_a_use_are_told_where_it_has_an_on(on, said):
+    text = ("schedule inner(ranks):\n    collective allreduce(sum)\n    send data[0] from 0 to 1\n"
+            f"schedule outer(ranks):\n    collective allreduce(sum)\n    use inner(){on}\n")
+    table, _ = expand(load_text(text, "o.sched"), "outer", ranks=2)
+    assert [n.message for n in uses(table, 0)] == [f"in `inner`, used here with ranks = 2{said}"]
 
 
 def test_a_run_that_stops_shows_the_use():
