@@ -4,6 +4,7 @@ of the unfitting one; the first that has something to say is used."""
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from itertools import accumulate
 
 from schedlang.syntax import tables
 from schedlang.syntax.lexer import Tokens
@@ -60,6 +61,48 @@ def hint(tokens: Tokens, line: int, k: int, acceptable: Set[str]) -> str | None:
     end = tokens.kinds.index(tables.load().number[tables.NEWLINE], k)
     words = Line(tokens, line, end)
     return next((h for h in (make(words, k - line, acceptable) for make in _HINTS) if h), None)
+
+
+def _use(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    """The parts of a `use`: their order, and how buffers are bound."""
+    at = next((i for i in range(k - 1, -1, -1) if words[i] == "use"), None)
+    if at is None:
+        return None
+    before = words[at + 1 : k]
+    if before == ["reversed"] and words[k].isidentifier():
+        return f'"reversed" comes last: use {words[k]}(...) reversed'
+    if acceptable == {"("} and len(before) == 1:
+        return f"arguments stand in parentheses, also where there are none: use {before[0]}()"
+    depths = accumulate((word in ("[", "(")) - (word in ("]", ")")) for word in before)
+    bindings = any(word == "for" and not depth for word, depth in zip(before, depths, strict=True))
+    if ("reversed" in before and words[k] in ("on", "for")) or (bindings and words[k] == "on"):
+        return "the order of the parts is: use S(...) on [...] for X[a:b] reversed"
+    if not bindings:
+        return None
+    if acceptable == {"="}:
+        return f"a buffer of {before[0]} is bound by its name: {words[k - 1]}=X[a:b]"
+    if {"=", "["} <= acceptable and words[k - 1].isidentifier():
+        return f"say which chunks: for {words[k - 1]}[a:b]; without a for, buffers are bound whole, by their names"
+    if words[k - 1] == "]" and (words[k] == "," or words[k].isidentifier()):
+        return 'put "," between two buffers' if "," in acceptable else (
+            "several buffers are bound by their names: for input=X[a:b], output=Y[c:d]")
+    return None
+
+
+def _one_each(words: Line, k: int, acceptable: Set[str]) -> str | None:
+    """Several of what a line has one of."""
+    if words[k] == "," and "on" in words[:k] and words[0] == "buffer":
+        return "one place is for all buffers of the line, and ends it; those elsewhere stand on a line of their own"
+    if words[k] == "," and words[0] == "stream" and k == 2:
+        return f"a block is for one stream: write stream {words[1]}: and then the next one; they run side by side"
+    if words[k] == "," and "]" in acceptable and (at := _subscript(words, k)) is not None:
+        name, first, second = words[at - 1], words.written(at + 1, k), words.written(k + 1, _closing(words, k))
+        return (f"one chunk is {name}[i], several are {name}[a:b]" if ":" in {*acceptable, *words[at:k]} else
+                f"indices stand in brackets of their own: {name}[{first}][{second}]")
+    if words[k] == ":" and words[0] == "for" and "if" in words[:k] and "else" in acceptable:
+        condition = words.written(k - words[k::-1].index("if") + 1, k)
+        return f"a loop has no condition; open its block with: if {condition}:"
+    return None
 
 
 def _foreign(words: Line, k: int, acceptable: Set[str]) -> str | None:
@@ -121,6 +164,8 @@ def _order_of_parts(words: Line, k: int, acceptable: Set[str]) -> str | None:
         return '"into" comes last: send X from R to P into Y'
     if words[k] == "to" and "recv" in before:
         return "recv is one rank's own view; both ends together are written: send X from R to P"
+    if words[k] == "on" and "to" in before and {"send", "reduce"} & set(before) and "on" not in acceptable:
+        return "the ranks are those of from and to; a stream is a block round the statement: stream NAME:"
     if words[k] == "on" and "if" in before:
         return '"if" comes last'
     if words[k] == "to" and "copy" in before:
@@ -250,5 +295,5 @@ def _near(word: str, acceptable: Set[str], cutoff: float = 0.6) -> str | None:
 
 
 _HINTS: tuple[Hint, ...] = (
-    _foreign, _assignment, _equals, _else_if, _logic, _arrow, _forward, _order_of_parts, _chunks, _ranges, _outside,
-    _docstring, _missing, _call, _taken, _spelling, _colon)
+    _use, _one_each, _foreign, _assignment, _equals, _else_if, _logic, _arrow, _forward, _order_of_parts, _chunks,
+    _ranges, _outside, _docstring, _missing, _call, _taken, _spelling, _colon)

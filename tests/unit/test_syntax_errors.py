@@ -72,6 +72,37 @@ TABLE = {
     "collective with equals": (in_body("collective allreduce = sum"), [
         (2, 26, "SL101", 'expected "(", "outofplace", "inplace" or the end of the line, found "="',
          "write: collective allreduce(sum)")]),
+    "for with a condition": (in_body("for r in [q for q in a if b] if r > 2:", "    chunks 1"), [
+        (2, 42, "SL101", 'expected "else", found ":"', "open its block with: if r > 2:")]),
+    "two indices of a list": (in_body("let x = counts[r, c + 1]"), [
+        (2, 21, "SL101", 'expected "]", found ","', "counts[r][c + 1]")]),
+    "two chunks": (in_body("send data[0, 1] from 0 to 1"), [
+        (2, 16, "SL101", 'expected ":" or "]", found ","', "several are data[a:b]")]),
+    "a slice and a chunk": (in_body("send data[0:1, 3] from 0 to 1"), [
+        (2, 18, "SL101", 'expected "]", found ","', "several are data[a:b]")]),
+    "use: reversed before for": (in_body("use S() reversed for data[0:1]"), [
+        (2, 22, "SL101", 'expected "if" or the end of the line, found "for"', "on [...] for X[a:b] reversed")]),
+    "use: for before on": (in_body("use S() for data[0:1] on [q for q in a]"), [
+        (2, 27, "SL101", 'expected "reversed", "if" or the end of the line, found "on"', "on [...] for X[a:b] rev")]),
+    "use: reversed first": (in_body("use reversed S()"), [
+        (2, 18, "SL101", 'expected "(", found "S"', "use S(...) reversed")]),
+    "use without arguments": (in_body("use S on 0..2"), [(2, 11, "SL101", 'expected "(", found "on"', "use S()")]),
+    "use for a whole buffer": (in_body("use S() on [q for q in a] for output"), [
+        (2, 41, "SL101", 'expected "=" or "[", found the end of the line', "for output[a:b]; without a for")]),
+    "use for two buffers": (in_body("use S() for input[0:1] output[0:2]"), [
+        (2, 28, "SL101", 'expected "reversed", "if" or the end of the line, found "output"', "input=X[a:b], output=")]),
+    "use for two buffers by name": (in_body("use S() for a=x[0:1] b=y[0:2]"), [
+        (2, 26, "SL101", 'expected ",", "reversed", "if" or the end of the line, found "b"', 'put ","')]),
+    "use for a buffer without what it is bound to": (in_body("use S() for a=x[0:1], b"), [
+        (2, 28, "SL101", 'expected "=", found the end of the line', "bound by its name: b=X[a:b]")]),
+    "a stray word after a use": (in_body("use S() on [q for q in a] b"), [
+        (2, 31, "SL101", 'expected "for", "reversed", "if", ".." or the end of the line, found "b"', None)]),
+    "buffers in two places": (in_body("buffer a[2] on host, b[2] on device"), [
+        (2, 24, "SL101", 'expected the end of the line, found ","', "one place is for all buffers of the line")]),
+    "two streams in one block": (in_body("stream a, b:", "    send data[0] from 0 to 1"), [
+        (2, 13, "SL101", 'expected ":", found ","', "stream a: and then")]),
+    "a transfer on a stream": (in_body("send data[0] from 0 to 1 on b"), [
+        (2, 30, "SL101", 'expected "then", "into", "if" or the end of the line, found "on"', "stream NAME:")]),
     "print": (in_body("print(1)"), [(2, 5, "SL101", STATEMENT("print"), "schedlang show")]),
     "a call as a statement": (in_body("f(1)"), [(2, 5, "SL101", STATEMENT("f"), "use f(...)")]),
     "a misspelt word before a bracket": (in_body("requir(ranks > 1)"), [
