@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, load_table, value_options
 from schedlang.cli.common import show as show_findings
-from schedlang.diagnostics import SchedError, error
+from schedlang.diagnostics import SchedError, Severity, error
+
+if TYPE_CHECKING:
+    from schedlang.ir.table import OpTable
+    from schedlang.render.style import Style
 
 
 @click.command()
@@ -21,7 +27,8 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
             rank: int | None, steps: str | None) -> int:
     """Draw step by step who holds what.
 
-    FILE is a schedule or an op table in JSON. Everything that can happen at once is one step of the picture.
+    FILE is a schedule or an op table in JSON. Everything that can happen at once is one step of the picture, and
+    connections buffer without limit. What is wrong with the schedule is said above it.
 
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
@@ -47,6 +54,24 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     style = Style(color)
     lines = (Picture(table, walked, columns=terminal_width(), style=style).lines(wanted) if walked is not None
              else rank_lines(table, rank or 0, wanted, style))
+    if len(table) <= MAX_ROWS:
+        for line in _faults(table, style, drawn=walked is not None):
+            click.echo(line, color=color)
     for line in lines:
         click.echo(line, color=color)
     return EXIT_CLEAN
+
+
+def _faults(table: OpTable, style: Style, *, drawn: bool) -> Iterator[str]:
+    """A line that says what is wrong with a schedule: a picture shows one order of what happens, in which a race or a
+    deadlock need not show."""
+    from schedlang.codes import CODES
+    from schedlang.verify import verify
+
+    found = [d for d in verify(table).diagnostics if d.severity is Severity.ERROR]
+    if found:
+        worst, others = found[0], len(found) - 1
+        more = f", and {others} more error{'s' * (others > 1)}" if others else ""
+        how = ". Drawn with unlimited buffering, in one order of many" if drawn else ""
+        yield (f"{style('error', 'FAULTY')}  {worst.code} {CODES[worst.code].name}: {worst.message}{more}; "
+               f"`schedlang verify` says more{how}.")

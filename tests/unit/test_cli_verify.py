@@ -30,6 +30,27 @@ schedule short(ranks):
         send data[0] from 0 to r
 """
 
+RACE = """\
+schedule race(ranks):
+    collective broadcast(0)
+    buffer tmp[1]
+    for r in 1..ranks:
+        send data[0] from 0 to r
+    stream a: send data[0] from 0 to 1 into tmp[0]
+    stream b: send data[0] from 0 to 1 into tmp[0]
+"""
+
+CIRCLE = """\
+schedule circle(ranks):
+    collective custom
+    buffer input[1], output[1]
+    for r in 0..ranks:
+        ensure output[0] on (r + 1) % ranks == input[0] on r
+        on r:
+            send input[0] to (r + 1) % ranks
+            recv output[0] from (r - 1) % ranks
+"""
+
 ONE_SHOT = """\
 schedule one_shot(ranks):
     collective allreduce(sum)
@@ -440,6 +461,27 @@ def test_show_draws_and_compile_writes(call):
     assert (status, out) == (0, "") and call("verify", "t.json")[0] == 0
     assert call("verify", "t.json", "--ranks", "3")[0] == 2
     assert call("compile", "good.sched", "--ranks", "2", "--target", "json", "-o", "no/t.json")[0] == 2
+
+
+@pytest.mark.parametrize(("text", "code", "word"), [
+    (RACE, "SL401 race", "nothing orders two accesses to tmp[0] on rank 1"),
+    (CIRCLE, "SL305 deadlock", "wait for each other in a circle"),
+    (FAULTY, "SL504 missing-result", "data[0] on rank 3"),
+])
+def test_a_picture_of_a_faulty_schedule_says_so_on_top(call, text, code, word):
+    write("bad.sched", text)
+    name = text.split("(")[0].removeprefix("schedule ")
+    for options, how in (([], "Drawn with unlimited buffering"), (["--rank", "1"], "says more.")):
+        status, out, _ = call("show", "bad.sched", "--ranks", "4", *options)
+        first, second, *_ = out.splitlines()
+        assert status == 0 and first.startswith(f"FAULTY  {code}: ") and word in first and how in first
+        assert "`schedlang verify`" in first and second.startswith(f"{name}: ")
+    assert call("verify", "bad.sched", "--ranks", "4")[0] == 1
+
+
+def test_a_picture_of_a_right_schedule_has_nothing_on_top(call):
+    out = call("show", write("good.sched", GOOD), "--ranks", "2", "-p", "k=1")[1]
+    assert out.startswith("good: broadcast on 2 ranks")
 
 
 @pytest.mark.parametrize(("options", "says"), [
