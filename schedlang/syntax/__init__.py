@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import replace
 from typing import cast
 
 from schedlang.diagnostics import Diagnostic, SchedError, error
-from schedlang.source import Source
+from schedlang.source import Source, Span
 from schedlang.syntax import tables
 from schedlang.syntax.builder import Builder
 from schedlang.syntax.lexer import Tokens, lex
@@ -38,6 +39,10 @@ def read(path: str) -> Source:
 
 def parse(source: Source) -> tuple[File | None, list[Diagnostic]]:
     """The tree of a text, or None and the syntax errors found (at most 20), in the order of their places."""
+    if found := re.match(r"\s*(\{)\s*[\"}]", source.text):
+        return None, [error("SL101", "this is JSON, not the text of a schedule", Span(source, *found.span(1)),
+                            help="op tables, whose names end in .json, are for verify, run, show and compile; only a "
+                                 ".sched file can be imported or formatted")]
     tokens = lex(source)
     file, diagnostics = _parse(tokens, "file")
     return (replace(file, comments=tuple(tokens.comments)) if isinstance(file, File) else None), diagnostics

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from schedlang.cli.main import main
+from schedlang.ir import json as table_json
+from tests import tables
 
 ROUGH, SMOOTH, BROKEN = "fn f( x )=x\n", "fn f(x) = x\n", "fn f(x = x\n"
 
@@ -52,6 +54,15 @@ def test_a_broken_file_is_reported_and_the_others_formatted(folder, capsys):
     assert (folder / "rough.sched").read_text() == SMOOTH
     err = capsys.readouterr().err
     assert "broken.sched:1:5" in err and "1 file unreadable" in err
+
+
+def test_an_op_table_is_called_that(folder, capsys):
+    (folder / "table.json").write_text(table_json.dumps(tables.ring(2)))
+    (folder / "importer.sched").write_text('import "table.json"\n')
+    for arguments in (["fmt", "--check", "table.json"], ["verify", "importer.sched"]):
+        assert main(arguments) == 2
+        said = "".join(capsys.readouterr())
+        assert "table.json:1:1: error[SL101] syntax-error: this is JSON" in said and said.count("error[") == 1
 
 
 @pytest.mark.parametrize("arguments", [["missing.sched"], ["empty"], []])
