@@ -178,12 +178,16 @@ def _lookalike(table: OpTable, row: int, others: Array, sending: bool) -> tuple[
         return ([collapse.note(table, other, f"without partner, too, on {streams[1]}: ")],
                 f"the {this} is on {streams[0]}, the {that} on {streams[1]}, and only ends of one stream or `chan` "
                 "meet: put both on one stream, or give both streams the same `chan`")
-    near = others[table.peer[others] == table.rank[row]]
-    if not len(near):
-        near = others[table.rank[others] == table.peer[row]]
+    rank, peer = int(table.rank[row]), int(table.peer[row])
+    to, does, away = ("to", "receives", "from") if sending else ("from", "sends", "to")
+    near = others[table.peer[others] == rank]
     if len(near):
-        other = int(near[0])
-        return ([collapse.note(table, other, "without partner, too: ")],
-                f"do the two belong together? Then the {this} names rank {int(table.peer[row])} where rank "
-                f"{int(table.rank[other])} posts the {that}, for rank {int(table.peer[other])}")
-    return [], None
+        other = int(table.rank[near[0]])
+        meets = f"this {this} is {to} rank {peer}, and it is rank {other} that {does} {away} rank {rank}"
+    else:
+        near = others[table.rank[others] == peer]
+        if not len(near):
+            return [], None
+        meets = f"this {this} is rank {rank}'s, and rank {peer} {does} {away} rank {int(table.peer[near[0]])}"
+    return ([collapse.note(table, int(near[0]), "without partner, too: ")],
+            f"where the two belong together, let both name the same two ranks: {meets}")

@@ -146,6 +146,19 @@ def test_an_event_twice():
     assert d.location.line == 8 and d.notes[-1].location.line == 7
 
 
+@pytest.mark.parametrize(("rows", "says"), [
+    ([("record", 0, "sent", 0), ("record", 0, "sent", 0)], "give it an index, as in `record done[i]`"),
+    ([("record", 0, "sent", 1), ("record", 0, "sent", 1)], "is this the right rank, and does the index differ"),
+    ([("record", 1, "sent", 1), ("record", 1, "sent", 1), ("wait", 0, "sent", 1), ("wait", 0, "sent", 2)],
+     "rank 0 waits for sent[1], which nothing records there: should this be `on` rank 0?"),
+])
+def test_what_the_author_of_a_second_record_may_have_meant(rows, says):
+    table = allreduce([dict(op=op, rank=rank, event=event, index=index, stream=f"s{i}")
+                       for i, (op, rank, event, index) in enumerate(rows)], 2)
+    (d,) = [d for d in legal.check(table) if d.code == "SL307"]
+    assert says in d.help
+
+
 def test_never_recorded_hints():
     rows = [{"op": "record", "rank": 0, "event": "sent"}, {"op": "wait", "rank": 0, "stream": "b", "event": "arrived"},
             {"op": "wait", "rank": 1, "stream": "b", "event": "sent"}]

@@ -104,11 +104,18 @@ def test_other_stream_is_named():
     assert "the receive is on lan, the send on wire" in received.help
 
 
-def test_wrong_peer_is_named():
-    t = table(3, Lane(0)("send", peer=1), Lane(2)("recv", peer=0))
+@pytest.mark.parametrize(("receiver", "source", "sends", "receives"), [
+    (2, 0, "this send is to rank 1, and it is rank 2 that receives from rank 0",
+     "this receive is rank 2's, and rank 0 sends to rank 1"),
+    (1, 2, "this send is rank 0's, and rank 1 receives from rank 2",
+     "this receive is from rank 2, and it is rank 0 that sends to rank 1"),
+])
+def test_wrong_peer_is_named(receiver, source, sends, receives):
+    t = table(3, Lane(0)("send", peer=1), Lane(receiver)("recv", peer=source))
     sent, received = match(t).diagnostics
-    assert "the send names rank 1 where rank 2 posts the receive, for rank 0" in sent.help
-    assert sent.notes and received.notes
+    for finding, says in ((sent, sends), (received, receives)):
+        assert finding.help == f"where the two belong together, let both name the same two ranks: {says}"
+        assert finding.notes
 
 
 @pytest.mark.parametrize(("sent", "taken", "words"), [(2, 1, "1 too many"), (1, 3, "2 too few")])

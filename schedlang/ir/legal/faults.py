@@ -113,17 +113,28 @@ def _events(table: OpTable) -> list[Diagnostic]:
     order = np.argsort(key(records), kind="stable")
     keys = key(records[order])
     again = np.flatnonzero(keys[1:] == keys[:-1]) + 1
+    lost = waits[~np.isin(key(waits), keys)]
     if len(again):
         earlier = dict(zip(records[order[again]].tolist(), records[order[again - 1]].tolist(), strict=True))
-        found += [replace(d, notes=(*d.notes, row_note(table, earlier[d.witness["row"]], "recorded before: ")))
+        found += [replace(d, notes=(*d.notes, row_note(table, earlier[d.witness["row"]], "recorded before: ")),
+                          help=_once_hint(table, d.witness["row"], lost))
                   for d in _collapse(table, np.sort(records[order[again]]), "SL307",
-                                     lambda t, r: f"{names(r)} is recorded a second time",
-                                     "an event is recorded once; give it an index, as in `record done[i]`")]
-    lost = waits[~np.isin(key(waits), keys)]
+                                     lambda t, r: f"{names(r)} is recorded a second time")]
     if len(lost):
         found += _collapse(table, lost, "SL306", lambda t, r: f"nothing records {names(r)}",
                            _recorded_hint(table, int(lost[0])))
     return found
+
+
+def _once_hint(table: OpTable, record: int, lost: Array) -> str:
+    """What the author of a second record may have meant. ``lost``: the waits for what is never recorded."""
+    name = event_text(table, record)
+    ranks = table.rank[lost[table.event[lost] == table.event[record]]]
+    if len(ranks):
+        return f"rank {ranks[0]} waits for {name}, which nothing records there: should this be `on` rank {ranks[0]}?"
+    if not name.endswith("]"):
+        return "an event is recorded once on a rank; give it an index, as in `record done[i]`"
+    return "an event is recorded once on a rank: is this the right rank, and does the index differ from turn to turn?"
 
 
 def _recorded_hint(table: OpTable, wait: int) -> str:
@@ -142,7 +153,7 @@ def _recorded_hint(table: OpTable, wait: int) -> str:
 
 
 def _collapse(table: OpTable, rows: Array, code: str, says: Callable[[OpTable, int], str],
-              help: str) -> list[Diagnostic]:
+              help: str | None = None) -> list[Diagnostic]:
     """One finding for each statement that made some of ``rows`` (in increasing order), at the first of them."""
     places: dict[object, tuple[int, int]] = {}
     _, first, counts = np.unique(table.site[rows], return_index=True, return_counts=True)
