@@ -11,7 +11,7 @@ from schedlang.cli import main
 from schedlang.expand import cases, expand, load_text
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 from schedlang.source import Source
-from schedlang.syntax import format_file, parse
+from schedlang.syntax import format_file, parse, tables
 from schedlang.verify import verify
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +86,15 @@ def test_links_lead_somewhere(page):
 def test_the_language_page_names_everything():
     for name in (*COLLECTIVES, *REDUCE_OPS, *BUILTINS):
         assert re.search(rf"`[^`]*\b{name}\b[^`]*`", LANGUAGE), f"docs/language.md does not mention {name}"
+
+
+def test_the_readme_shows_every_word_of_the_language():
+    overview = README.partition("The rest of the language")[2]
+    shown = " ".join([*blocks(README), *re.findall(r"`[^`]+`", overview)])
+    words = {word for word in tables.load().literals if word.isidentifier()}
+    assert len(words) > 40 and {w for w in words if not re.search(rf"\b{w}\b", shown)} == set()
+    for written in ("on [0, 2, 4] reversed", "for input=X[a:b], output=Y[c:d]", "-p counts=@c.csv"):
+        assert f"{written}`" in overview
 
 
 @pytest.fixture
