@@ -147,7 +147,7 @@ def _counts(d: Declarations, given: t.Expr, kind: CollectiveKind) -> Array:
                    "lists or an array" if isinstance(given, t.Name) else None)
     if isinstance(value, Interval):
         if longest(value) != n:
-            raise fail("SL205", f"`counts` must be {wanted}", given.span, d.root)
+            raise fail("SL205", f"`counts` must be {wanted}, not {longest(value):.0f} integers", given.span, d.root)
         value = as_items(value, 1)
     rows = plain(value)
     if len(shape) == 2:
@@ -156,12 +156,21 @@ def _counts(d: Declarations, given: t.Expr, kind: CollectiveKind) -> Array:
     else:
         fits, flat = len(rows) == n, rows
     if not fits or any(isinstance(x, bool) or not isinstance(x, int) for x in flat):
-        raise fail("SL205", f"`counts` must be {wanted}", given.span, d.root)
+        raise fail("SL205", f"`counts` must be {wanted}, not {_form(rows)}", given.span, d.root)
     if any(x < 0 for x in flat):
         raise fail("SL205", f"a count is negative: {next(x for x in flat if x < 0)}", given.span, d.root)
     if sum(flat) > (1 << 62):
         raise fail("SL205", "the counts add up to more than 2^62 elements", given.span, d.root)
     return np.array(rows, np.int64).reshape(shape)
+
+
+def _form(rows: list[Any]) -> str:
+    """What a list is, for messages: ``3 lists of 4``, ``4 integers``."""
+    sizes = {len(row) if isinstance(row, list) else -1 for row in rows}
+    if sizes <= {-1}:
+        whole = all(isinstance(x, int) and not isinstance(x, bool) for x in rows)
+        return f"{len(rows)} integer{'s' * (len(rows) != 1)}" if whole else "values of another kind"
+    return f"{len(rows)} lists of {sizes.pop()}" if len(sizes) == 1 else "lists of different lengths"
 
 
 def _inplace(d: Declarations, s: t.CollectiveStmt, kind: CollectiveKind) -> bool:

@@ -17,7 +17,8 @@ def test_a_finding_prints_as_plain_text():
     finding = error("SL210", "chunk 9 of data, which has 8", AT, help="count from 0", count=1200,
                     notes=[Note("declared here", Place("b.json", 3)), Note("where r = 0")])
     assert str(finding) == ("a/x.sched:2:10: error[SL210] bad-use: chunk 9 of data, which has 8 "
-                            "(and 1,199 more like it)\n  note: b.json:3:1: declared here\n  note: where r = 0\n  help: count from 0")
+                            "(and 1,199 more like it)\n  note: b.json:3:1: declared here\n  note: where r = 0\n"
+                            "  help: count from 0")
     assert str(warning("SL602", "nothing reads it")) == "warning[SL602] shorter-part: nothing reads it"
 
 
