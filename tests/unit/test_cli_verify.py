@@ -308,7 +308,8 @@ def test_counts_are_made_up_or_given(call):
     assert call("show", "v.sched", "--ranks", "3", "-p", "counts=@c.json")[0] == 2
     write("wide.csv", "1,2,3\n4,5,6\n")
     for counts, form in (("@wide.csv", "2 lists of 3"), ("[1, 2]", "2 integers"),
-                         ("[[1], [2, 3]]", "lists of different lengths"), ("[5]", "1 integer"), ("[true]", "values of another kind")):
+                         ("[[1], [2, 3]]", "lists of different lengths"), ("[5]", "1 integer"),
+                         ("[true]", "values of another kind")):
         status, _, err = call("run", "v.sched", "--ranks", "2", "-p", f"counts={counts}")
         assert status == 2 and f"`counts` must be 2 lists of 2 integers, not {form}" in err
     status, _, err = call("run", "v.sched", "--ranks", "3", "-p", "counts=5")
