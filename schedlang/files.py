@@ -1,7 +1,8 @@
-"""Writing files."""
+"""Reading and writing files."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -10,6 +11,15 @@ from pathlib import Path
 from typing import IO
 
 from schedlang.diagnostics import SchedError, error
+
+
+def read_file(path: str) -> bytes:
+    """What a file holds. Raises OSError where it cannot be read, and for a device such as /dev/zero, which has no end;
+    ValueError for a null character in the name."""
+    with open(path, "rb") as file:
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
+            raise OSError(errno.EINVAL, "it is a device; name a file")
+        return file.read()
 
 
 def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:

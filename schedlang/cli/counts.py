@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedlang.cli.common import bad_option
+from schedlang.files import read_file
 
 if TYPE_CHECKING:
     from schedlang.ir.table import Array
@@ -26,7 +27,7 @@ def read_counts(path: Path, label: str) -> Array:
     import numpy as np
 
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_file(str(path)).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as failure:
         why = failure.strerror if isinstance(failure, OSError) else "not UTF-8 text"
         raise bad_option(f"{label}: cannot read {path}: {why}") from None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from dataclasses import replace
 from typing import cast
 
 from schedlang.diagnostics import Diagnostic, SchedError, error
+from schedlang.files import read_file
 from schedlang.source import Source, Span
 from schedlang.syntax import tables
 from schedlang.syntax.builder import Builder
@@ -22,10 +21,7 @@ __all__ = ["format_file", "parse", "parse_value", "read"]
 def read(path: str) -> Source:
     """The text of a file. Raises SchedError SL105 where it cannot be read or is not UTF-8."""
     try:
-        with open(path, "rb") as f:
-            if stat.S_ISCHR(os.fstat(f.fileno()).st_mode) and not f.isatty():   # such as /dev/zero, which has no end
-                raise SchedError(error("SL105", f"cannot read {path}: it is a device", help="name a file"))
-            data = f.read()
+        data = read_file(path)
     except (OSError, ValueError) as e:  # ValueError: a NUL in the path
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise SchedError(error("SL105", f"cannot read {path}: {why}")) from None

@@ -1,13 +1,15 @@
-"""Writing files: as a whole or not at all, and never in the place of what is no file."""
+"""Files: read unless they have no end; written as a whole or not at all, and never in the place of what is no file."""
 
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
+from schedlang.cli.main import main
 from schedlang.diagnostics import SchedError
-from schedlang.files import write_file
+from schedlang.files import read_file, write_file
 
 
 def names(folder) -> list[str]:
@@ -72,3 +74,18 @@ def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch, path):
     with pytest.raises(SchedError) as refused:
         write_file(path, lambda file: file.write(b"x"))
     assert refused.value.diagnostics[0].code == "SL807" and names(tmp_path) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no /dev/zero here")
+def test_a_device_has_no_end():
+    with pytest.raises(OSError, match="it is a device"):
+        read_file("/dev/zero")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no /dev/zero here")
+@pytest.mark.parametrize("arguments", [
+    ["verify", "/dev/zero"], ["verify", "examples/alltoallv/pairwise.sched", "-p", "counts=@/dev/zero"]])
+def test_no_command_reads_a_device(arguments, capfd, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    assert main(arguments) == 2
+    assert "it is a device" in capfd.readouterr().err
