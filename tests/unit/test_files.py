@@ -88,4 +88,5 @@ def test_a_device_has_no_end():
 def test_no_command_reads_a_device(arguments, capfd, monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[2])
     assert main(arguments) == 2
-    assert "it is a device" in capfd.readouterr().err
+    said = capfd.readouterr()
+    assert "it is a device" in said.out + said.err
