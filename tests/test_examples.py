@@ -104,22 +104,24 @@ def test_staged_chain(p: int, k: int) -> None:
     assert v.ok
     assert bytes_sent(v) == (p > 1)
     assert v.facts["rounds"] == (p - 2 + k if p > 1 else 0)
-    assert v.facts["peak_scratch"] <= 2 * k
+    # An inner rank bounces each chunk twice, the ends once.
+    assert v.facts["peak_scratch"] == k * min(p - 1, 2)
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 7, 16])
 def test_scan(p: int) -> None:
+    """Rank 0 sends in every one of the log2 p rounds, rounded up."""
     v = verdict("custom/scan.sched", p)
     assert v.ok
-    assert v.facts["rounds"] == log(p)
+    assert (v.facts["rounds"], bytes_sent(v)) == (log(p), log(p))
 
 
 @pytest.mark.parametrize("p", [2, 3, 8, 9])
 def test_even_odd_shift(p: int) -> None:
-    """Even ranks first, then odd ones: two rounds, three where two even ranks are neighbours round the end."""
+    """Even ranks send first, then odd ones; each sends its buffer once."""
     v = verdict("custom/even_odd_shift.sched", p)
     assert v.ok
-    assert v.facts["rounds"] in (2, 3)
+    assert (v.facts["rounds"], bytes_sent(v)) == (2, 1)
 
 
 @pytest.mark.parametrize("p", [1, 2, 5])
@@ -127,4 +129,5 @@ def test_pairwise_v(p: int) -> None:
     counts = np.arange(p * p).reshape(p, p) % 4
     v = verdict("alltoallv/pairwise.sched", p, counts=counts)
     assert v.ok
-    assert v.facts["rounds"] == p - 1
+    most = max(int(row.sum() - row[r]) for r, row in enumerate(counts))
+    assert (v.facts["rounds"], v.facts["sent_most"]) == (p - 1, f"{most} elements")

@@ -16,6 +16,7 @@ COMMANDS = [
     ("ring", "examples/allreduce/ring.sched --ranks 8 -p channels=1"),
     ("ring", "examples/allreduce/ring.sched --ranks 128 -p channels=1"),
     ("ring", "examples/allreduce/ring.sched --ranks 1024 -p channels=1"),
+    ("ring, each rank's own view", "tests/benchmarks/own_ring.sched --ranks 1024"),
     ("ring, 4 channels", "examples/allreduce/ring.sched --ranks 256 -p channels=4"),
     ("halving-doubling", "examples/allreduce/halving_doubling.sched --ranks 1024"),
     ("all-pairs two-shot", "examples/allreduce/all_pairs.sched --ranks 64"),
