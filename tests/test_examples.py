@@ -10,27 +10,10 @@ import numpy as np
 import pytest
 
 from schedlang.expand import cases, expand, load_program
-from schedlang.verify import Verdict, verify
+from schedlang.verify import verify
+from tests.closed_forms import EXAMPLES, bytes_sent, log, verdict
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.sched"))
-
-
-def log(p: int) -> int:
-    return (p - 1).bit_length()
-
-
-def verdict(file: str, ranks: int | None = None, **params: object) -> Verdict:
-    program = load_program(str(EXAMPLES / file))
-    table, findings = expand(program, program.main(None), ranks=ranks, params=params)
-    assert table is not None, findings
-    return verify(table)
-
-
-def bytes_sent(v: Verdict) -> Fraction:
-    """The most bytes a rank sends, in vectors."""
-    text = v.facts["sent_most"].removesuffix("n").strip()
-    return Fraction(text or 1)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(EXAMPLES)))
