@@ -17,7 +17,7 @@ version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "reference/generated"]
+exclude_patterns = ["_build", "reference/generated/*.md"]  # parts of pages; what is in a folder there is a page itself
 html_theme = "alabaster"
 html_theme_options = {"description": "schedules of collective communication", "fixed_sidebar": True}
 autodoc_member_order = "bysource"

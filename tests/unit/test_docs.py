@@ -24,6 +24,14 @@ def blocks(text, language=""):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
+def generator(name):
+    """One of the modules that make pages at a build of the documentation, which are no part of the package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "generators" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def is_file(block):
     return re.match(r"(#.*\n)*(schedule|fn|import) ", block) is not None
 
@@ -58,15 +66,13 @@ def test_every_shown_schedule_is_right(block):
 
 
 def test_the_page_on_the_command_line_lists_all_options(update):
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
+    made = generator("options").options()
     page = ROOT / "docs" / "commands.md"
     before, title, listed = page.read_text(encoding="utf-8").partition("## All options\n\n")
     if update:
-        page.write_text(before + title + generate.options(), encoding="utf-8")
+        page.write_text(before + title + made, encoding="utf-8")
     else:
-        assert listed == generate.options(), "if this is meant: pytest tests/unit/test_docs.py --update"
+        assert listed == made, "if this is meant: pytest tests/unit/test_docs.py --update"
 
 
 PAGES = sorted(p.relative_to(ROOT) for p in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]

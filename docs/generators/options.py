@@ -1,0 +1,33 @@
+"""The list of commands and options at the end of commands.md. It is committed, for readers of a clone; `pytest
+tests/unit/test_docs.py --update` writes it, and the same test compares."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+
+import click
+
+from schedlang.cli import main as command_line
+
+
+def options() -> str:
+    """What `--help` says of each command, as Markdown."""
+    lines: list[str] = []
+    parent = click.Context(command_line.group, info_name="schedlang")
+    for name in command_line.COMMANDS:
+        command = command_line.group.get_command(parent, name)
+        assert command is not None
+        arguments = [p.metavar or f"[{p.human_readable_name}]" for p in command.params if isinstance(p, click.Argument)]
+        lines += ["", f"### schedlang {' '.join([name, *arguments])}", ""]
+        for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+            lines += [*textwrap.wrap(" ".join(paragraph.split()), 128, break_on_hyphens=False), ""]
+        lines += ["| option | |", "|---|---|"]
+        lines += [_option(p) for p in command.params if isinstance(p, click.Option)]
+    return "\n".join(lines[1:]) + "\n"
+
+
+def _option(option: click.Option) -> str:
+    choices = "\\|".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
+    spelling = f"{', '.join(option.opts)} {option.metavar or choices}".strip()
+    return f"| `{spelling}` | {option.help or ''}{f' Default: {option.default}.' if option.show_default else ''} |"
