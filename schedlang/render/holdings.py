@@ -9,7 +9,7 @@ all of them agree is for ``verify`` to say.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schedlang.ir.table import NONE, OpTable
@@ -39,11 +39,17 @@ class Round:
 
 @dataclass(frozen=True)
 class Walk:
-    """``start``: the locations that have a value at the beginning. ``stuck``: rows that can never end."""
+    """``start``: the locations that have a value at the beginning. ``stuck``: rows that can never end.
+
+    ``began``: the round in which a row began, for a record or wait the one before which it was passed; rows that never
+    began are left out. ``sender``: the send of each receive that got its message.
+    """
 
     start: dict[Place, Value]
     rounds: tuple[Round, ...]
     stuck: tuple[int, ...]
+    began: Mapping[int, int]
+    sender: Mapping[int, int]
 
     def states(self) -> Iterator[dict[Place, Value | None]]:
         """What every written location holds before round 0, after round 0, and so on. The same mapping is changed and
@@ -94,7 +100,7 @@ class _Posted:
 
 class _Walker:
     def __init__(self, table: OpTable) -> None:
-        self.table = table
+        self.table, self.round = table, 0
         columns = ("op", "rank", "stream", "step", "buffer", "chunk", "count", "peer", "chan", "from_buffer",
                    "from_chunk", "of", "event")
         self.column: dict[str, list[int]] = {name: getattr(table, name).tolist() for name in columns}
@@ -104,8 +110,10 @@ class _Walker:
         self.lanes: dict[tuple[int, int], deque[list[int]]] = {}
         self.posted: dict[tuple[int, int], _Posted] = {}
         self.recorded: set[tuple[int, int]] = set()
-        # Per connection: values under way, and (lane, row) of receives that wait for one, both first in, first out.
-        self.messages: dict[tuple[int, int, int], deque[list[Value | None]]] = defaultdict(deque)
+        self.began: dict[int, int] = {}
+        self.sender: dict[int, int] = {}
+        # Per connection: (send, values) under way, and (lane, row) of receives that wait for one, both first in, first out.
+        self.messages: dict[tuple[int, int, int], deque[tuple[int, list[Value | None]]]] = defaultdict(deque)
         self.receives: dict[tuple[int, int, int], deque[tuple[tuple[int, int], int]]] = defaultdict(deque)
         self.fused = {receive: send for send, receive in enumerate(self.column["of"]) if receive != NONE}
         steps: dict[tuple[int, int], dict[int, list[int]]] = {}
@@ -118,6 +126,7 @@ class _Walker:
     def run(self) -> Walk:
         rounds: list[Round] = []
         while True:
+            self.round = len(rounds)
             self.pass_events()
             for lane, steps in self.lanes.items():
                 if steps and lane not in self.posted and not self.is_event(steps[0][0]):
@@ -129,7 +138,7 @@ class _Walker:
             rounds.append(self.finish(done))
         stuck = sorted({row for posted in self.posted.values() for row in posted.missing}
                        | {steps[0][0] for lane, steps in self.lanes.items() if steps and lane not in self.posted})
-        return Walk(self.initial, tuple(rounds), tuple(stuck))
+        return Walk(self.initial, tuple(rounds), tuple(stuck), self.began, self.sender)
 
     def is_event(self, row: int) -> bool:
         return self.column["op"][row] in (Op.RECORD, Op.WAIT)
@@ -147,6 +156,7 @@ class _Walker:
                         self.recorded.add(event)
                     elif event not in self.recorded:
                         break
+                    self.began[row] = self.round
                     steps.popleft()
                     progress = True
 
@@ -157,10 +167,11 @@ class _Walker:
         c = self.column
         posted = _Posted(rows, {}, set())
         for row in rows:
+            self.began[row] = self.round
             op, rank, count = c["op"][row], c["rank"][row], c["count"][row]
             if op == Op.SEND and c["of"][row] == NONE:
                 self.messages[rank, c["peer"][row], c["chan"][row]].append(
-                    self.read(c["buffer"][row], rank, c["chunk"][row], count))
+                    (row, self.read(c["buffer"][row], rank, c["chunk"][row], count)))
             elif op in (Op.RECV, Op.REDUCE_RECV):
                 posted.missing.add(row)
                 self.receives[c["peer"][row], rank, c["chan"][row]].append((lane, row))
@@ -176,7 +187,8 @@ class _Walker:
             connection = pending.popleft()
             messages, receives = self.messages[connection], self.receives[connection]
             while messages and receives:
-                (lane, row), message = receives.popleft(), messages.popleft()
+                (lane, row), (sent, message) = receives.popleft(), messages.popleft()
+                self.sender[row] = sent
                 posted = self.posted[lane]
                 posted.missing.discard(row)
                 posted.arrived[row] = message
@@ -186,7 +198,7 @@ class _Walker:
                     if c["op"][row] == Op.REDUCE_RECV:
                         value = [_sum(a, b) for a, b in zip(posted.read[row], message, strict=False)]
                     onward = (c["rank"][send], c["peer"][send], c["chan"][send])
-                    self.messages[onward].append(value)
+                    self.messages[onward].append((send, value))
                     pending.append(onward)
 
     def finish(self, lanes: list[tuple[int, int]]) -> Round:
