@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from textwrap import wrap
 
 from schedlang.ir.origin import origin_text
 from schedlang.ir.table import OpTable
-from schedlang.ops import COLLECTIVES, Op
+from schedlang.ops import Op
+from schedlang.render.cells import NOTHING, Cells
 from schedlang.render.holdings import Place, Round, Value, Walk
 from schedlang.render.style import Style, width
 from schedlang.render.words import operation, source, stream, target
@@ -46,12 +48,7 @@ class Picture:
 
     def __init__(self, table: OpTable, walk: Walk, *, columns: int, style: Style) -> None:
         self.table, self.walk, self.columns, self.style = table, walk, columns, style
-        family = COLLECTIVES[table.collective.name].family
-        self.in_place = family in ("whole", "barrier") or (table.collective.inplace and family in ("blocked", "vector"))
-        chunks_of: dict[int, int] = {}
-        for _, rank, _ in walk.start:
-            chunks_of[rank] = chunks_of.get(rank, 0) + 1
-        self.one_each = all(n == 1 for n in chunks_of.values())
+        self.cells = Cells(table, walk)
         self.label = len(f"rank {table.ranks - 1}")
 
     def lines(self, wanted: range | None) -> Iterator[str]:
@@ -80,11 +77,8 @@ class Picture:
 
     def legend(self) -> Iterator[str]:
         """How to read a cell."""
-        if self.table.collective.name == "barrier":
-            yield "A cell lists the ranks of which a rank knows that they have entered."
-            return
-        yield "A cell lists whose initial values a location holds: 0+2 the sum of rank 0's and rank 2's, 0-3 that of"
-        yield "ranks 0 to 3, 0[5] chunk 5 of rank 0, . nothing yet" + ("." if self.style.color else ", * just written.")
+        mark = "" if self.style.color or self.table.collective.name == "barrier" else ", * just written"
+        yield from wrap(f"{self.cells.legend()}{mark}.", 101)
 
     def state(self, state: Mapping[Place, Value | None], written: Mapping[Place, Value | None]) -> Iterator[str]:
         """Who holds what, as a table where it fits, else what has changed."""
@@ -102,7 +96,8 @@ class Picture:
         """The columns as (name, width, (buffer, chunk)), in groups that fit side by side."""
         widest: dict[tuple[int, int], int] = {}
         for (buffer, _, chunk), value in state.items():
-            widest[buffer, chunk] = max(widest.get((buffer, chunk), 1), width(self.cell((buffer, 0, chunk), value)) + 1)
+            cell = self.cells.text((buffer, 0, chunk), value)
+            widest[buffer, chunk] = max(widest.get((buffer, chunk), 1), width(cell) + 1)
         bands: list[list[tuple[str, int, tuple[int, int]]]] = []
         used = self.columns
         for (buffer, chunk), cells in sorted(widest.items()):
@@ -118,7 +113,7 @@ class Picture:
     def padded(self, place: Place, state: Mapping[Place, Value | None], written: Mapping[Place, Value | None],
                wide: int) -> str:
         """The text of a cell, filled up to a width, with what was just written marked."""
-        text = self.cell(place, state[place]) if place in state else "."
+        text = self.cells.text(place, state[place]) if place in state else NOTHING
         if place not in written:
             return text.ljust(wide)
         mark = "" if self.style.color else "*"
@@ -127,7 +122,7 @@ class Picture:
     def changes(self, places: Iterable[Place], state: Mapping[Place, Value | None]) -> Iterator[str]:
         """Places and what they hold, a line a run of chunks that hold alike."""
         listed = sorted(places, key=lambda place: (place[1], place[0], place[2]))
-        runs = list(_runs(listed, {place: self.cell(place, state[place]) for place in listed}))
+        runs = list(_runs(listed, {place: self.cells.text(place, state[place]) for place in listed}))
         for (buffer, rank, chunk), end, text in runs[:MAX_LINES]:
             where = f"{self.table.buffers[buffer].name}[{chunk}{f':{end}' if end > chunk + 1 else ''}]"
             yield f"  {f'rank {rank}'.ljust(self.label)}  {where}: {text}"
@@ -160,35 +155,6 @@ class Picture:
                 self.style("dim", f"  {where}" if where else "")
         if len(self.walk.stuck) > MAX_LINES:
             yield f"  and {len(self.walk.stuck) - MAX_LINES:,} more"
-
-    def cell(self, place: Place, value: Value | None) -> str:
-        """What a location holds, compactly; ``?`` for what was computed from no value."""
-        if value is None:
-            return "?"
-        chunks = {(b, c) for _, b, c in value}
-        if len(chunks) == 1:
-            ((_, chunk),) = chunks
-            names = _ranks({rank: times for (rank, _, _), times in value.items()})
-            if self.one_each or (self.in_place and chunk == place[2]):
-                return names
-            return f"{names}[{chunk}]" if names.isdigit() else f"({names})[{chunk}]"
-        if self.one_each:
-            return _ranks({rank: times for (rank, _, _), times in value.items()})
-        return "+".join((f"{times}*" if times > 1 else "") + f"{rank}[{chunk}]"
-                        for (rank, _, chunk), times in sorted(value.items()))
-
-
-def _ranks(times: Mapping[int, int]) -> str:
-    """``0+2``; ``0-3`` for three or more in a row; ``2*1`` for rank 1 twice."""
-    parts: list[str] = []
-    ranks = sorted(times)
-    for (_, often), group in groupby(enumerate(ranks), key=lambda at: (at[1] - at[0], times[at[1]])):
-        run = [rank for _, rank in group]
-        if often == 1 and len(run) > 2:
-            parts.append(f"{run[0]}-{run[-1]}")
-        else:
-            parts += [str(rank) if often == 1 else f"{often}*{rank}" for rank in run]
-    return "+".join(parts)
 
 
 def _runs(places: Sequence[Place], text: Mapping[Place, str]) -> Iterator[tuple[Place, int, str]]:
