@@ -566,6 +566,101 @@ _REMARKS = (
         """
         Nothing is wrong. `-p NAME=VALUE` gives another value, `-p NAME=@FILE` counts.
         """),
+    _code(
+        "SL607", "never-read", FAULTY, "A value is written and never read, and the result does not need it.",
+        """
+        The place is overwritten before anything reads it, or it is scratch and the schedule is over, or what reads
+        it is useless itself. Without the operation every result is the same and every proof still holds: a message
+        that nothing needs for its value, but that settles an order something relies on, is not reported.
+
+            copy data[0] into old[0] on r     # and nothing ever reads old[0]
+        """,
+        """
+        Leave the operation out, where it is useless in all turns; let the loop end earlier or add a trailing `if`,
+        where only in some. Where a fused forward passes the value on and only its store is useless, end it in
+        `only`: `then send to q only`.
+        """),
+    _code(
+        "SL608", "there-already", FAULTY, "A value comes to a place that holds this very value already.",
+        """
+        The place holds the same contributions, added up in the same order, before the operation and after it. In
+        an all-gather that goes round once too often, the last step brings every rank what it has. As with SL607,
+        everything is proved without the operation, too.
+
+            for s in 0..ranks:                # a ring needs ranks - 1 steps
+                step: ...
+        """,
+        """
+        End the loop a turn earlier, or leave out by a trailing `if` what the receiver has.
+        """),
+    _code(
+        "SL609", "unused-stream", FAULTY, "On a stream nothing happens but records and waits that order nothing.",
+        """
+        No transfer, copy or `use` stands in the stream, and nothing waits for what it records:
+
+            stream up:
+                wait arrived[i] on r          # and then?
+        """,
+        """
+        Move to it what should wait, or leave the stream out.
+        """),
+    _code(
+        "SL610", "unused-buffer", FAULTY, "A buffer is declared and never named again.",
+        """
+        Every rank sets memory aside for a buffer.
+
+            buffer staging[k]                 # no statement reads or writes staging
+        """,
+        """
+        Leave the declaration out, or use the buffer where it was meant to be.
+        """),
+    _code(
+        "SL611", "never-waited-for", FAULTY, "An event is recorded and never waited for.",
+        """
+        A `record` orders something only together with a `wait` for the same event of the same rank. Events belong to
+        the schedule that they stand in: one that uses it cannot wait for them.
+        """,
+        """
+        Add the `wait` on the stream that is to come after, correct the name, or leave the `record` out.
+        """),
+    _code(
+        "SL612", "unused-parameter", FAULTY, "A parameter changes nothing.",
+        """
+        The schedule never reads the parameter: whatever its value, the same operations come out. Its own values in
+        the `verify` line do not count.
+
+            schedule chain(ranks, k=8):       # and no k below
+        """,
+        """
+        Leave it out, or use it where a number stands in its place.
+        """),
+    _code(
+        "SL613", "overflow", FAULTY, "Results can leave the range of the dtype.",
+        """
+        With `verify --dtype` the additions of the schedule are carried out in the dtype, each rounded to it, in the
+        order that the schedule gives them. A result of n contributions overflows where all of them are about n times
+        smaller than the largest number: 1,024 values of 64.0 add up to 65,536, and float16 ends at 65,504; a floating
+        result is then infinite, an integer wraps round. The message gives the largest input that cannot overflow
+        whatever the others are, exactly, and what the next larger one gives.
+
+        It is a warning where inputs of no more than 256 can overflow, else a note.
+        """,
+        """
+        Scale the inputs down first (`avg` divides at the end only), or choose a dtype with more range: bfloat16 has
+        that of float32. `run --accumulate float32` keeps what is under way in range, not the result.
+        """),
+    _code(
+        "SL614", "stalled-sum", FAULTY, "A long chain of additions loses what it adds.",
+        """
+        A number of few bits no longer changes when something much smaller is added: in bfloat16 256 + 1 is 256, in
+        float16 2,048 + 1 is 2,048. So a ring over 1,024 ranks in bfloat16 makes 256 of 1,024 ones. With `verify
+        --dtype` the schedule's own order of additions is tried on ones; the warning says that the result is further
+        off than a balanced tree of additions could be.
+        """,
+        """
+        Add numbers of like size: halving-doubling and trees do, rings and chains do not. Or hold the sums in a wider
+        dtype: `run --accumulate float32`.
+        """),
 )
 
 _RUNNING = (
