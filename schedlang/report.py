@@ -48,12 +48,14 @@ class Report:
     """The verdicts on one schedule, in the order in which its cases were tried.
 
     ``made_up``: parameters that nobody gave a value, and that no value stands for in the schedule: counts.
+    ``unused_op``: the operator that was asked for, where the schedule has none to replace.
     """
 
     file: str
     schedule: str
     cases: tuple[Case, ...]
     made_up: tuple[str, ...] = ()
+    unused_op: str | None = None
 
     @property
     def status(self) -> Status:
@@ -77,6 +79,16 @@ class Report:
             for case in sorted(self.with_status(status), key=lambda case: case.values.get("ranks", 0)):
                 kinds.setdefault((status, *case.codes), []).append(case)
         return [Failure(tuple(cases)) for cases in kinds.values()]
+
+    @property
+    def remarks(self) -> list[tuple[Case, Diagnostic]]:
+        """What was found in the clean cases, each place once, with the first case that has it."""
+        seen: dict[tuple[Any, ...], tuple[Case, Diagnostic]] = {}
+        for case in self.with_status("ok"):
+            for d in case.diagnostics:
+                at = d.location
+                seen.setdefault((d.code, at and (at.file, at.line, at.column)), (case, d))
+        return list(seen.values())
 
 
 @dataclass(frozen=True)

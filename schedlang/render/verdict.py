@@ -52,29 +52,20 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
         yield (f"    {' and '.join(case.codes)} besides in {alike} case{'s' * (alike > 1)}, the first with "
                f"{values_text([case.values])}")
     if not failures:
-        yield from findings(_remarks(proved, full))
+        yield from findings([d for _, d in report.remarks if full or d.severity == Severity.WARNING])
         count = f" ({len(proved)} cases)" if len(proved) > 1 else ""
         yield f"{style('ok', 'ok')}  {name}  {values_text([c.values for c in proved])}{count}".rstrip()
     if report.made_up:
         names = ", ".join(report.made_up)
         yield f"    {names} made up, uneven and with zeros; give yours with -p {report.made_up[0]}=@FILE"
+    if report.unused_op is not None:
+        yield f"    nothing is reduced, so --op {report.unused_op} changes nothing here"
     yield from (f"    {line}" for line in _skipped(skipped, report.cases))
     if full and proved and not failures:
         largest = max(proved, key=lambda case: case.values.get("ranks", 0))
         if len(proved) > 1:
             yield f"    with {values_text([largest.values])}:"
         yield from (f"    {line}" for line in facts_text(largest.facts))
-
-
-def _remarks(cases: Iterable[Case], full: bool) -> list[Diagnostic]:
-    """Warnings (with ``full`` also notes) of clean cases, each place once, from the smallest case that has it."""
-    seen: dict[tuple[Any, ...], Diagnostic] = {}
-    for case in cases:
-        for d in case.diagnostics:
-            if d.severity == Severity.WARNING or full:
-                at = d.location
-                seen.setdefault((d.code, at and (at.file, at.line, at.column)), d)
-    return list(seen.values())
 
 
 def _skipped(skipped: Iterable[Case], cases: Iterable[Case]) -> Iterator[str]:

@@ -1,0 +1,99 @@
+"""How ``schedlang verify`` shows its results: one after another for people, all together for other programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from schedlang.cli.common import EXIT_CLEAN, exit_code, write_text
+from schedlang.diagnostics import Diagnostic, SchedError
+from schedlang.render.style import Style, terminal_width, wants_color
+
+if TYPE_CHECKING:
+    from schedlang.report import Report
+
+FORMATS = ("full", "concise", "json", "github", "sarif")
+
+_MODELS = {"default": "Deadlock is judged without buffering, all else with unlimited buffering.",
+           "rendezvous": "All is judged without buffering."}
+
+
+class Output:
+    """Where results go: to the standard output, or to the file ``path``, as a whole or not at all.
+
+    ``format``: one of FORMATS. ``sends``: the model that was judged by, in words.
+    """
+
+    def __init__(self, format: str, path: str | None, sends: str) -> None:
+        self.format, self.path, self.sends = format, path, sends
+        self.reports: list[Report] = []
+        self.problems: dict[str, Diagnostic] = {}
+        self.unread = 0
+        self._color = path is None and wants_color(sys.stdout)
+        self._written: list[str] = []
+
+    def add(self, result: Report | SchedError) -> None:
+        """The verdict on a schedule, or why a file could not be used."""
+        from schedlang.render import terminal, verdict
+
+        people = self.format in ("full", "concise")
+        if isinstance(result, SchedError):
+            # What is wrong with a file that several others import is said once.
+            new = {text: d for d in result.diagnostics if (text := str(d)) not in self.problems}
+            self.problems |= new
+            self.unread += 1
+            if people:
+                style: terminal.Format = "concise" if self.format == "concise" else "full"
+                self._write(terminal.render(new.values(), format=style, color=self._color))
+        else:
+            self.reports.append(result)
+            if people:
+                self._write(verdict.text(result, full=self.format == "full", style=Style(self._color),
+                                         width=terminal_width()))
+
+    def finish(self) -> int:
+        """Shows what is left to show; the exit status. Raises SchedError (SL807)."""
+        status = max([exit_code(self.problems.values()), *map(_exit, self.reports)], default=EXIT_CLEAN)
+        self._write(self._last(status))
+        if self.path is not None:
+            # An argument that is no text, or a name in a table, may hold half a character.
+            write_text(self.path, "".join(self._written).encode("utf-8", "replace").decode())
+        return status
+
+    def _last(self, status: int) -> str:
+        from schedlang.render import json, verdict
+
+        right, judged = sum(report.ok for report in self.reports), len(self.reports)
+        if self.format in ("github", "sarif"):
+            from schedlang.render.listed import listed
+
+            # On a runner of GitHub Actions, the checkout; a job may have gone into a folder of it.
+            root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
+            found = listed(self.reports, self.problems.values())
+            if self.format == "sarif":
+                from schedlang.render import sarif
+
+                return json.dumps(sarif.document(found, status=status, root=root, sends=self.sends))
+            from schedlang.render import github
+
+            return github.text(found, right=right, judged=judged, unread=self.unread, root=root)
+        if self.format == "json":
+            return json.dumps(verdict.document(self.reports, self.problems.values(), self.sends))
+        if self.format == "concise" or not self.reports:
+            return ""
+        more = f"; {self.unread} file{'s' * (self.unread > 1)} could not be used" if self.unread else ""
+        total = f"{right} of {judged} schedules are right{more}\n" if judged + self.unread > 1 else ""
+        return f"{total}{_MODELS.get(self.sends, f'All judged with --sends {self.sends}.')}\n"
+
+    def _write(self, text: str) -> None:
+        if self.path is not None:
+            self._written.append(text)
+        elif text:
+            click.echo(text, nl=False, color=self._color)
+
+
+def _exit(report: Report) -> int:
+    return max((exit_code(case.diagnostics) for case in report.with_status("faulty", "unusable")), default=EXIT_CLEAN)

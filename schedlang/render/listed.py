@@ -1,0 +1,91 @@
+"""What the formats for other tools list: every finding that a person would be shown, once, with its case; and how they
+name files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schedlang.diagnostics import Diagnostic
+from schedlang.render.style import clean
+from schedlang.render.verdict import values_text
+from schedlang.report import Report
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A finding and where it was made.
+
+    ``file``, ``schedule``, ``values``: what was verified, and the values of the smallest case; None and empty for what
+    was found before there was a schedule. ``alike``: how many of the ``tried`` cases fail with errors of the same codes.
+    """
+
+    diagnostic: Diagnostic
+    file: str | None = None
+    schedule: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    alike: int = 1
+    tried: int = 1
+
+    @property
+    def message(self) -> str:
+        """What is wrong, and how many findings like it there are."""
+        d = self.diagnostic
+        return clean(d.message) + (f" (and {d.count - 1:,} more like it)" if d.count > 1 else "")
+
+    @property
+    def case(self) -> str:
+        """For which values: ``in ring with ranks 3; 6 more of 8 cases fail alike``; empty where there are none."""
+        values = values_text([self.values])
+        text = f"in {self.schedule} with {values}" if values else ""
+        return text + (f"; {self.alike - 1} more of {self.tried} cases fail alike" if text and self.alike > 1 else "")
+
+
+def listed(reports: Iterable[Report], problems: Iterable[Diagnostic]) -> list[Listed]:
+    """The findings of the smallest case of each kind of failure of a schedule, or where none fails its remarks, and what
+    was wrong before there were schedules; sorted by file, line, column and code.
+
+    Of several kinds of failure that have an error in one place, the one with the fewest ranks tells of it.
+    """
+    found = [Listed(d) for d in problems]
+    for report in reports:
+        found += _of(report)
+    return sorted(found, key=_order)
+
+
+def _of(report: Report) -> Iterator[Listed]:
+    failures, tried = report.failures, len(report.cases) - len(report.with_status("skipped"))
+    told: set[tuple[object, ...]] = set()
+    for failure in failures:
+        case = failure.smallest
+        here = [d for d in case.diagnostics if _place(d) not in told]
+        told |= {_place(d) for d in here}
+        for d in here:
+            yield Listed(d, report.file, report.schedule, case.values, len(failure.cases), tried)
+    if not failures:
+        for case, d in report.remarks:
+            yield Listed(d, report.file, report.schedule, case.values, 1, tried)
+
+
+def _place(d: Diagnostic) -> tuple[object, ...]:
+    at = d.location
+    return d.code, at and (at.file, at.line, at.column)
+
+
+def _order(one: Listed) -> tuple[str, int, int, str]:
+    at = one.diagnostic.location
+    return (*((at.file, at.line, at.column) if at else (one.file or "", 0, 0)), one.diagnostic.code)
+
+
+def relative(file: str, root: str) -> str | None:
+    """A file's path from a folder, with forward slashes and links followed; None where it lies elsewhere."""
+    for resolved in (os.path.realpath, os.path.abspath):
+        try:
+            path = os.path.relpath(resolved(file), resolved(root))
+        except ValueError:      # another drive; a name that no file can have
+            continue
+        if path.split(os.sep)[0] != os.pardir:
+            return path.replace(os.sep, "/")
+    return None
