@@ -19,7 +19,8 @@ class Listed:
     """A finding and where it was made.
 
     ``file``, ``schedule``, ``values``: what was verified, and the values of the smallest case; None and empty for what
-    was found before there was a schedule. ``alike``: how many of the ``tried`` cases fail with errors of the same codes.
+    was found before there was a schedule. ``alike``: how many of the ``tried`` cases fail with errors of the same
+    codes.
     """
 
     diagnostic: Diagnostic
@@ -44,8 +45,8 @@ class Listed:
 
 
 def listed(reports: Iterable[Report], problems: Iterable[Diagnostic]) -> list[Listed]:
-    """The findings of the smallest case of each kind of failure of a schedule, or where none fails its remarks, and what
-    was wrong before there were schedules; sorted by file, line, column and code.
+    """The findings of the smallest case of each kind of failure of a schedule, or where none fails its remarks, and
+    what was wrong before there were schedules; sorted by file, line, column and code.
 
     Of several kinds of failure that have an error in one place, the one with the fewest ranks tells of it.
     """

@@ -156,9 +156,9 @@ def fingerprints(findings: Sequence[Listed]) -> list[str]:
     for finding in findings:
         d = finding.diagnostic
         key = (d.code, finding.schedule, *_line(d))
-        file = d.location.file if d.location is not None else finding.file
-        number = earlier[file, *key]
-        earlier[file, *key] += 1
+        here = (d.location.file if d.location is not None else finding.file, *key)
+        number = earlier[here]
+        earlier[here] += 1
         text = "\0".join(str(part) for part in (*key, number))
         made.append(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32])
     return made
