@@ -53,6 +53,16 @@ def buffer_hint(statement: t.CollectiveStmt, kind: CollectiveKind, name: str) ->
             return parts if kind.long == "both" else f"{parts}; with `inplace` after it, it works in one `data`"
 
 
+def combines(schedule: t.Schedule) -> bool:
+    """Whether a schedule has an operator that another one can replace; true of one without a known collective."""
+    s = next((s for s in schedule.body if isinstance(s, t.CollectiveStmt)), None)
+    if s is None or s.name not in COLLECTIVES:
+        return True
+    if s.name != "custom":
+        return "op" in COLLECTIVES[s.name].arguments
+    return bool(s.arguments) or any(isinstance(e.value, t.EnsureMany) for e in _ensures(schedule.body))
+
+
 def collective(d: Declarations, s: t.CollectiveStmt) -> Collective:
     """What a `collective` statement says; its `ensure` statements and whether its counts are read come later.
 
