@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +16,26 @@ if TYPE_CHECKING:
     from schedlang.verify.sends import Sends
 
 
-def survey(program: Program, name: str, cases: Iterable[Mapping[str, Any]], *, file: str, op: str | None = None,
+def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, file: str, op: str | None = None,
            max_ops: int | None = None, sends: Sends | None = None, require_agreement: bool = False,
-           made_up: tuple[str, ...] = ()) -> Report:
+           made_up: tuple[str, ...] = (), progress: Callable[[int, Mapping[str, Any]], None] | None = None) -> Report:
     """Expands and verifies one schedule of a program for each of the given values (see ``expand.cases``).
 
-    Values that a `require` excludes are skipped, unless it excludes all: then each is unusable.
+    Values that a `require` excludes are skipped, unless it excludes all: then each is unusable. ``progress`` is called
+    before each case, with its position and its values.
     """
-    found = tuple(_cases(program, name, cases, op, max_ops, sends, require_agreement))
+    told = cases if progress is None else _told(cases, progress)
+    found = tuple(_cases(program, name, told, op, max_ops, sends, require_agreement))
     if all(case.status == "skipped" for case in found):
         found = tuple(replace(case, status="unusable") for case in found)
     return Report(file, name, found, made_up)
+
+
+def _told(cases: Iterable[Mapping[str, Any]],
+          progress: Callable[[int, Mapping[str, Any]], None]) -> Iterator[Mapping[str, Any]]:
+    for position, values in enumerate(cases):
+        progress(position, values)
+        yield values
 
 
 def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnostic] = (), *,

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from schedlang.cli.common import (
-    EXIT_CLEAN,
-    bad_option,
-    exit_code,
-    rank_counts,
-    show,
-    value_options,
-)
+from schedlang.cli.common import bad_option, rank_counts, value_options
 from schedlang.cli.common import parameters as value_lists
-from schedlang.diagnostics import Diagnostic, SchedError, error
+from schedlang.diagnostics import SchedError, error
 from schedlang.loading import expand_case, is_table, read_table, same_value, split_name
 
 if TYPE_CHECKING:
-    from schedlang.expand import Value
+    from schedlang.cli.progress import Progress
+    from schedlang.expand import Texts, Value
     from schedlang.ir.table import OpTable
     from schedlang.report import Report
     from schedlang.verify.sends import Sends
-
-_MODELS = {"default": "Deadlock is judged without buffering, all else with unlimited buffering.",
-           "rendezvous": "All is judged without buffering."}
 
 
 @click.command()
@@ -41,55 +31,35 @@ _MODELS = {"default": "Deadlock is judged without buffering, all else with unlim
 @click.option("--require-agreement", is_flag=True, help="Ranks that may end with different bits are an error.")
 @click.option("--why", nargs=2, metavar="A B", 
               help="Show what orders two operations, each LINE@NAME=VALUE,... or id=N.")
-@click.option("--format", "style_name", type=click.Choice(["full", "concise", "json"]), default="full",
-              help="How to show the result.")
+@click.option("--format", "style_name", type=click.Choice(["full", "concise", "json", "github", "sarif"]),
+              default="full", help="How to show the result.")
+@click.option("-o", "--output", "file", metavar="FILE", help="Write the result to FILE instead of the standard output.")
 def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
-            sends_text: str, require_agreement: bool, why: tuple[str, str] | None, style_name: str) -> int:
+            sends_text: str, require_agreement: bool, why: tuple[str, str] | None, style_name: str,
+            file: str | None) -> int:
     """Prove schedules right, or show what is wrong with them.
 
     PATH is a schedule file, FILE::NAME for one schedule of several, an op table in JSON, or a folder: then every
     schedule in it. A parameter that is not given has the values of the schedule's `verify` line, else its default;
     without either 2 to 8 ranks are tried.
     """
-    from schedlang.render import json, verdict
-    from schedlang.render.style import Style, terminal_width, wants_color
+    from schedlang.cli.progress import Progress
+    from schedlang.cli.verdicts import Output
     from schedlang.verify.sends import Sends
 
     job = _Job(rank_counts(ranks), value_lists(parameters), op, max_ops, Sends.parse(sends_text), require_agreement)
     if why is not None:
         from schedlang.cli.why import explain
 
+        if file is not None or style_name != "full":
+            raise bad_option("--why shows one chain as text, so it takes neither --format nor --output")
         return explain(job.tables(paths), why, job.sends)
-    color = wants_color(sys.stdout)
-    reports: list[Report] = []
-    problems: dict[str, Diagnostic] = {}
-    unread = 0
-    for result in job.all(paths):
-        if isinstance(result, SchedError):
-            # What is wrong with a file that several others import is said once.
-            new = {text: d for d in result.diagnostics if (text := str(d)) not in problems}
-            problems |= new
-            unread += 1
-            if style_name != "json":
-                show(new.values(), format=style_name)
-        else:
-            reports.append(result)
-            if style_name != "json":
-                text = verdict.text(result, full=style_name == "full", style=Style(color), width=terminal_width())
-                click.echo(text, nl=False, color=color)
-    if style_name == "json":
-        click.echo(json.dumps(verdict.document(reports, problems.values(), str(job.sends))), nl=False)
-    elif style_name == "full" and reports:
-        if len(reports) + unread > 1:
-            right = sum(report.ok for report in reports)
-            more = f"; {unread} file{'s' * (unread > 1)} could not be used" if unread else ""
-            click.echo(f"{right} of {len(reports)} schedules are right{more}")
-        click.echo(_MODELS.get(str(job.sends), f"All judged with --sends {job.sends}."))
-    return max([exit_code(problems.values()), *(_exit(s) for s in reports)], default=EXIT_CLEAN)
-
-
-def _exit(report: Report) -> int:
-    return max((exit_code(case.diagnostics) for case in report.with_status("faulty", "unusable")), default=EXIT_CLEAN)
+    output = Output(style_name, file, str(job.sends))
+    with Progress() as progress:
+        for result in job.all(paths, progress):
+            progress.erase()
+            output.add(result)
+    return output.finish()
 
 
 class _Job:
@@ -99,8 +69,9 @@ class _Job:
                  sends: Sends, require_agreement: bool) -> None:
         self.ranks, self.given, self.op, self.max_ops = ranks, given, op, max_ops
         self.sends, self.require_agreement = sends, require_agreement
+        self.texts: Texts | None = None
 
-    def all(self, paths: Iterable[str]) -> Iterator[Report | SchedError]:
+    def all(self, paths: Iterable[str], progress: Progress) -> Iterator[Report | SchedError]:
         """The verdicts on everything that is named; an error where something could not even be read."""
         seen: set[tuple[str, str | None]] = set()
         for path in paths:
@@ -111,7 +82,7 @@ class _Job:
                         found = True
                         continue
                     seen.add((file, name))
-                    for result in self.file(file, name):
+                    for result in self.file(file, name, progress):
                         found = True
                         yield result
                 if not found:
@@ -120,27 +91,35 @@ class _Job:
             except SchedError as failure:
                 yield failure
 
-    def file(self, file: str, name: str | None) -> Iterator[Report | SchedError]:
+    def file(self, file: str, name: str | None, progress: Progress) -> Iterator[Report | SchedError]:
+        from schedlang.render.verdict import values_text
         from schedlang.report import Case, Report
         from schedlang.survey import judge, survey
 
         try:
+            progress.say(file)
             if is_table(file):
                 table = self.table(file, name)
                 case = judge(table, {"ranks": table.ranks, **table.params}, sends=self.sends,
                              require_agreement=self.require_agreement)
                 yield Report(file, table.name, (case,))
                 return
-            from schedlang.expand import load_program
+            from schedlang.expand import Texts, load_program
 
-            program = load_program(file)
+            self.texts = self.texts or Texts()
+            program = load_program(file, self.texts)
             for one in program.names if name is None else (program.main(name),):
                 try:
                     values = self.cases(program, one)
                     made_up = {key for case in values for key, value in case.items()
                                if hasattr(value, "shape") and key not in self.given}
+
+                    def say(at: int, case: Mapping[str, Any], name: str = one, cases: int = len(values)) -> None:
+                        progress.say(f"{file}::{name}  case {at + 1} of {cases}: {values_text([case])}")
+
                     yield survey(program, one, values, file=file, op=self.op, max_ops=self.max_ops, sends=self.sends,
-                                 require_agreement=self.require_agreement, made_up=tuple(sorted(made_up)))
+                                 require_agreement=self.require_agreement, made_up=tuple(sorted(made_up)),
+                                 progress=say)
                 except SchedError as failure:
                     yield Report(file, one, (Case({}, "unusable", failure.diagnostics),))
         except SchedError as failure:

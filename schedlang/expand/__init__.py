@@ -14,13 +14,14 @@ from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.expansion import Expansions, Failed
 from schedlang.expand.frame import Fail, Frame
 from schedlang.expand.parameters import assignments, converted, listed, world
-from schedlang.expand.program import Program, did_you_mean, load_program, load_text
+from schedlang.expand.program import Program, Texts, did_you_mean, load_program, load_text
 from schedlang.expand.values import Array, Items, at
 from schedlang.ir.table import OpTable
 from schedlang.ops import MAX_OPS, REDUCE_OPS
 from schedlang.syntax import tree as t
 
-__all__ = ["Choice", "Program", "Value", "cases", "choose", "constant_value", "expand", "load_program", "load_text"]
+__all__ = ["Choice", "Program", "Texts", "Value", "cases", "choose", "constant_value", "expand", "load_program",
+           "load_text"]
 
 Value = int | bool | str | list[Any] | Array
 """What a parameter can be given: an integer, a boolean, a name such as that of an operator, a list, a matrix of

@@ -42,7 +42,7 @@ class Expansions:
     def __init__(self, max_ops: int) -> None:
         self.evaluate = Evaluator(max_ops)
         self.warnings: list[Diagnostic] = []
-        self._checked: dict[int, list[Diagnostic]] = {}
+        self._warned: set[int] = set()
         self._tables: dict[Any, OpTable | None] = {}
         self._stack: list[tuple[Any, str]] = []
 
@@ -57,9 +57,11 @@ class Expansions:
 
     def check(self, schedule: t.Schedule, module: Module) -> None:
         """Looks at the text of a schedule, once. Raises Failed."""
-        found = self._checked.get(id(schedule))
-        if found is None:
-            found = self._checked[id(schedule)] = structure.check(schedule, module)
+        if schedule.name not in module.checked:
+            module.checked[schedule.name] = structure.check(schedule, module)
+        found = module.checked[schedule.name]
+        if id(schedule) not in self._warned:
+            self._warned.add(id(schedule))
             self.warnings += [d for d in found if d.severity < Severity.ERROR]
         errors = [d for d in found if d.severity == Severity.ERROR]
         if errors:

@@ -79,6 +79,8 @@ class Module:
     functions: dict[str, Function] = field(default_factory=dict)
     schedules: dict[str, t.Schedule] = field(default_factory=dict)
     imports: list[Module] = field(default_factory=list)
+    checked: dict[str, list[Diagnostic]] = field(default_factory=dict)
+    """What a look at the text of each schedule found, once there was one: it is the same for all sizes."""
 
     @property
     def path(self) -> str:
@@ -114,13 +116,33 @@ class Module:
                          help=did_you_mean(name, known)))
 
 
+class Texts:
+    """What the programs of one call share: texts that were read and parsed, and what is where in the library."""
+
+    def __init__(self) -> None:
+        self._trees: dict[tuple[str, str], tuple[t.File | None, list[Diagnostic]]] = {}
+
+    def tree(self, source: Source) -> tuple[t.File | None, list[Diagnostic]]:
+        """As :func:`schedlang.syntax.parse`. A text is parsed again where it is reached by another path: that is what
+        messages show."""
+        key = source.path, source.text
+        if key not in self._trees:
+            self._trees[key] = syntax.parse(source)
+        return self._trees[key]
+
+    @cached_property
+    def library(self) -> dict[tuple[str, str], list[Path]]:
+        """Which files of the shipped library define which names."""
+        return _library_index()
+
+
 class Program:
     """A file with everything it imports."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, texts: Texts | None = None) -> None:
         self.source = source
         self._modules: dict[str, Module] = {}
-        self._library: dict[tuple[str, str], list[Path]] | None = None
+        self._texts = Texts() if texts is None else texts
         findings: list[Diagnostic] = []
         root = self._load(source, (), findings)
         if root is None or findings:
@@ -168,7 +190,7 @@ class Program:
 
     def _load(self, source: Source, chain: tuple[str, ...], findings: list[Diagnostic]) -> Module | None:
         key = _key(source)
-        tree, found = syntax.parse(source)
+        tree, found = self._texts.tree(source)
         findings += found
         if tree is None:
             return None
@@ -222,10 +244,8 @@ class Program:
 
     def library(self, what: str, name: str) -> list[Module]:
         """The modules of the shipped library that define a name. A file is parsed when it is first needed."""
-        if self._library is None:
-            self._library = _library_index()
         modules = []
-        for path in self._library.get((what, name), ()):
+        for path in self._texts.library.get((what, name), ()):
             source = syntax.read(str(path))
             module = self._modules.get(_key(source))
             if module is None:
@@ -261,12 +281,12 @@ def _having(names: tuple[str, ...]) -> str:
     return ": it has " + ", ".join(f"`{n}`" for n in names)
 
 
-def load_program(path: str) -> Program:
-    """A file and all that it imports.
+def load_program(path: str, texts: Texts | None = None) -> Program:
+    """A file and all that it imports. ``texts``: what it shares with other programs.
 
     Raises SchedError with all errors of the texts: SL105 (the file cannot be read), SL101 to SL104, SL106, SL202.
     """
-    return Program(syntax.read(path))
+    return Program(syntax.read(path), texts)
 
 
 def load_text(text: str, path: str = "<text>") -> Program:
