@@ -102,10 +102,19 @@ def read_table(file: str, name: str | None = None, *, ranks: int | None = None, 
     Raises SchedError (SL105, SL107, SL206, SL212, SL806).
     """
     from schedlang.ir.json import loads
-    from schedlang.ir.words import shown
     from schedlang.syntax import read
 
-    table = loads(read(file).text, file)
+    return as_asked(loads(read(file).text, file), file, name, ranks=ranks, params=params, op=op)
+
+
+def as_asked(table: OpTable, file: str, name: str | None = None, *, ranks: int | None = None,
+             params: Mapping[str, Any] | None = None, op: str | None = None) -> OpTable:
+    """A table that was read from a file, if it is the one that is asked for, with the operator that is.
+
+    Raises SchedError (SL206, SL212, SL806).
+    """
+    from schedlang.ir.words import shown
+
     if name not in (None, table.name):
         raise SchedError(error("SL212", f"{file} holds the schedule {table.name}, not {name}"))
     if ranks not in (None, table.ranks):

@@ -15,8 +15,6 @@ from schedlang.render.style import Style, terminal_width, wants_color
 if TYPE_CHECKING:
     from schedlang.report import Report
 
-FORMATS = ("full", "concise", "json", "github", "sarif")
-
 _MODELS = {"default": "Deadlock is judged without buffering, all else with unlimited buffering.",
            "rendezvous": "All is judged without buffering."}
 
@@ -24,7 +22,7 @@ _MODELS = {"default": "Deadlock is judged without buffering, all else with unlim
 class Output:
     """Where results go: to the standard output, or to the file ``path``, as a whole or not at all.
 
-    ``format``: one of FORMATS. ``sends``: the model that was judged by, in words.
+    ``format``: full, concise, json, github or sarif. ``sends``: the model that was judged by, in words.
     """
 
     def __init__(self, format: str, path: str | None, sends: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import click
 from schedlang.cli.common import bad_option, rank_counts, value_options
 from schedlang.cli.common import parameters as value_lists
 from schedlang.diagnostics import SchedError, error
-from schedlang.loading import expand_case, is_table, read_table, same_value, split_name
+from schedlang.loading import as_asked, expand_case, is_table, read_table, same_value, split_name
+from schedlang.ops import COLLECTIVES, REDUCE_OPS
 
 if TYPE_CHECKING:
     from schedlang.cli.progress import Progress
@@ -70,9 +72,11 @@ class _Job:
         self.ranks, self.given, self.op, self.max_ops = ranks, given, op, max_ops
         self.sends, self.require_agreement = sends, require_agreement
         self.texts: Texts | None = None
+        self.one_file = True
 
-    def all(self, paths: Iterable[str], progress: Progress) -> Iterator[Report | SchedError]:
+    def all(self, paths: Sequence[str], progress: Progress) -> Iterator[Report | SchedError]:
         """The verdicts on everything that is named; an error where something could not even be read."""
+        self.one_file = len(paths) == 1 and not Path(paths[0]).is_dir()
         seen: set[tuple[str, str | None]] = set()
         for path in paths:
             try:
@@ -99,17 +103,19 @@ class _Job:
         try:
             progress.say(file)
             if is_table(file):
-                table = self.table(file, name)
+                table, op = self.table(file, name)
                 case = judge(table, {"ranks": table.ranks, **table.params}, sends=self.sends,
                              require_agreement=self.require_agreement)
-                yield Report(file, table.name, (case,))
+                yield Report(file, table.name, (case,), unused_op=None if op == self.op else self.op)
                 return
-            from schedlang.expand import Texts, load_program
+            from schedlang.expand import Texts, combines, load_program
 
             self.texts = self.texts or Texts()
             program = load_program(file, self.texts)
-            for one in program.names if name is None else (program.main(name),):
+            names = program.names if name is None else (program.main(name),)
+            for one in names:
                 try:
+                    op = self.op_for(combines(program, one), alone=len(names) == 1)
                     values = self.cases(program, one)
                     made_up = {key for case in values for key, value in case.items()
                                if hasattr(value, "shape") and key not in self.given}
@@ -117,22 +123,29 @@ class _Job:
                     def say(at: int, case: Mapping[str, Any], name: str = one, cases: int = len(values)) -> None:
                         progress.say(f"{file}::{name}  case {at + 1} of {cases}: {values_text([case])}")
 
-                    yield survey(program, one, values, file=file, op=self.op, max_ops=self.max_ops, sends=self.sends,
-                                 require_agreement=self.require_agreement, made_up=tuple(sorted(made_up)),
-                                 progress=say)
+                    report = survey(program, one, values, file=file, op=op, max_ops=self.max_ops, sends=self.sends,
+                                    require_agreement=self.require_agreement, made_up=tuple(sorted(made_up)),
+                                    progress=say)
+                    yield replace(report, unused_op=None if op == self.op else self.op)
                 except SchedError as failure:
                     yield Report(file, one, (Case({}, "unusable", failure.diagnostics),))
         except SchedError as failure:
             yield failure
 
-    def table(self, file: str, name: str | None) -> OpTable:
-        """A table in JSON, if it is one of those that the options ask for."""
-        table = read_table(file, name, op=self.op)
+    def op_for(self, reduces: bool, *, alone: bool) -> str | None:
+        """The operator that replaces a schedule's own. Of several schedules it is for those that reduce; one that is
+        meant ``alone`` and has none to replace is refused later."""
+        return None if self.op in REDUCE_OPS and not reduces and not (alone and self.one_file) else self.op
+
+    def table(self, file: str, name: str | None) -> tuple[OpTable, str | None]:
+        """A table in JSON, if it is one of those that the options ask for, and the operator that it was given."""
+        table = read_table(file, name)
         ranks = None if self.ranks is None or table.ranks in self.ranks else self.ranks[0]
         there = {"ranks": table.ranks, **table.params}
         wanted = {key: next((v for v in values if key in there and same_value(there[key], v)), values[0])
                   for key, values in self.given.items()}
-        return read_table(file, name, ranks=ranks, params=wanted, op=self.op)
+        op = self.op_for(COLLECTIVES[table.collective.name].reduces, alone=True)
+        return as_asked(table, file, ranks=ranks, params=wanted, op=op), op
 
     def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:
         """The tables of the one schedule that is named, for all its cases, as far as they expand."""
@@ -140,7 +153,7 @@ class _Job:
             raise bad_option("--why looks at one schedule", help="name one: FILE or FILE::NAME")
         file, name = split_name(paths[0])
         if is_table(file):
-            table = self.table(file, name)
+            table, _ = self.table(file, name)
             yield {"ranks": table.ranks, **table.params}, table
             return
         from schedlang.expand import load_program

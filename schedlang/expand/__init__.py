@@ -10,18 +10,22 @@ from typing import Any, TypeVar
 
 from schedlang.diagnostics import Diagnostic, SchedError, error
 from schedlang.expand.choice import Choice, choices
+from schedlang.expand.collective import combines as _combines
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.expansion import Expansions, Failed
 from schedlang.expand.frame import Fail, Frame
 from schedlang.expand.parameters import assignments, converted, listed, world
 from schedlang.expand.program import Program, Texts, did_you_mean, load_program, load_text
+from schedlang.expand.remarks import USELESS
 from schedlang.expand.values import Array, Items, at
 from schedlang.ir.table import OpTable
 from schedlang.ops import MAX_OPS, REDUCE_OPS
 from schedlang.syntax import tree as t
 
-__all__ = ["Choice", "Program", "Texts", "Value", "cases", "choose", "constant_value", "expand", "load_program",
-           "load_text"]
+__all__ = [
+    "Choice", "Program", "Texts", "Value", "cases", "choose", "combines", "constant_value", "expand", "load_program",
+    "load_text",
+]
 
 Value = int | bool | str | list[Any] | Array
 """What a parameter can be given: an integer, a boolean, a name such as that of an operator, a list, a matrix of
@@ -75,7 +79,7 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
     try:
         table = expansions.table(schedule, program.root, converted(schedule, params), op)
     except Failed as why:
-        return None, why.findings + expansions.warnings
+        return None, why.findings + [d for d in expansions.warnings if d.code not in USELESS]
     except MemoryError:
         return None, [error("SL208", "the expansion does not fit into memory", schedule.name_span)]
     if ranks is not None and table.ranks != ranks:
@@ -94,6 +98,11 @@ def _for_world(schedule: t.Schedule, program: Program, ranks: int, params: dict[
     if world(schedule, program.root, params) == ranks:
         return params
     return next(choices(schedule, program.root, ranks, params)).values
+
+
+def combines(program: Program, name: str) -> bool:
+    """Whether a schedule of a program, one of ``program.names``, has an operator that another one can replace."""
+    return _combines(program.root.schedules[name])
 
 
 MAX_CHOICES = 100

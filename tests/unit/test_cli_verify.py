@@ -291,6 +291,38 @@ def test_operator_and_limit(call):
     assert status == 2 and "error[SL208]" in out
 
 
+def test_an_operator_is_for_those_of_several_schedules_that_reduce(call):
+    write("a/one_shot.sched", ONE_SHOT)
+    write("a/both.sched", GOOD + "\n" + ONE_SHOT.replace("one_shot", "other"))
+    write("a/circle.sched", CIRCLE)
+    assert call("compile", "a/both.sched::good", "--ranks", "4", "--target", "json", "-o", "a/t.json")[0] == 0
+    said = "    nothing is reduced, so --op max changes nothing here\n"
+    status, out, _ = call("verify", "a", "--ranks", "4", "--op", "max")
+    assert status == 1 and "SL206" not in out and "SL806" not in out
+    assert out.count(said) == 3 and all(f"{name}  ranks 4" in out for name in ("both.sched::good", "t.json::good"))
+    assert out.index("circle.sched::circle") < out.index(said, out.index("circle.sched::circle"))
+    for paths in (["a/both.sched"], ["a/both.sched::good", "a/one_shot.sched"], ["a/t.json", "a/one_shot.sched"]):
+        status, out, _ = call("verify", *paths, "--ranks", "4", "--op", "max")
+        assert status == 0 and out.count(said) == 1, paths
+    for path, code in (("a/both.sched::good", "SL206"), ("a/circle.sched", "SL206"), ("a/t.json", "SL806")):
+        status, out, _ = call("verify", path, "--ranks", "4", "--op", "max")
+        assert status == 2 and code in out, path
+    status, out, _ = call("verify", "a", "--ranks", "4", "--op", "mox")
+    assert status == 2 and out.count("there is no reduction operator") == 5
+    write("c/good.sched", GOOD)
+    assert call("verify", "c", "--ranks", "4", "--op", "max")[0] == 0
+
+
+def test_the_operator_of_a_custom_collective(call):
+    text = ("schedule {0}(ranks):\n    collective custom{1}\n    buffer input[1], output[1]\n"
+            "    ensure output[0] on 0 == {2}\n    copy input[0] into output[0] on 0\n")
+    write("custom.sched", "\n".join([text.format("plain", "", "input[0] on 0"), text.format("op", "(sum)", "input[0] on 0"),
+                                     text.format("many", "", "sum(input[0] on 0..1)")]))
+    status, out, _ = call("verify", "custom.sched", "--ranks", "2", "--op", "max")
+    assert status == 0 and out.count("nothing is reduced") == 1
+    assert out.index("custom.sched::plain") < out.index("nothing is reduced") < out.index("custom.sched::op")
+
+
 COUNTS = "schedule v(ranks, counts):\n    collective alltoallv(counts)\n    step:\n        for r in 0..ranks:\n" \
          "            copy input[r] into output[r] on r\n            for p in 0..ranks:\n" \
          "                send input[p] from r to p into output[r] if p != r\n"
