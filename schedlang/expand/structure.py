@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from schedlang.diagnostics import Diagnostic, Note, error, warning
+from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.expand.collective import operator_hint
 from schedlang.expand.frame import Fail
 from schedlang.expand.parameters import used_too_early
 from schedlang.expand.program import Module, did_you_mean
+from schedlang.expand.remarks import Named, remarks
 from schedlang.expand.walk import children
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 from schedlang.source import Span
@@ -41,9 +42,7 @@ class _Checker:
     params: frozenset[str]
     collective: str | None = None
     findings: list[Diagnostic] = field(default_factory=list)
-    streams: dict[str, list[Span]] = field(default_factory=dict)
-    events: dict[str, dict[int, t.EventStmt]] = field(default_factory=dict)
-    """by name and number of indices, the first statement with that event"""
+    named: Named = field(default_factory=Named)
 
     def say(self, code: str, message: str, span: Span, help: str | None = None, notes: Iterable[Note] = ()) -> None:
         self.findings.append(error(code, message, span, help=help, notes=tuple(notes)))
@@ -54,6 +53,7 @@ class _Checker:
         if node is None:
             return
         if isinstance(node, t.Name):
+            self.named.read.add(node.id)
             if node.id not in scope and node.id not in REDUCE_OPS:
                 hint = did_you_mean(node.id, sorted(scope))
                 if node.id in ("True", "False"):
@@ -106,6 +106,7 @@ class _Checker:
 
     def loc(self, loc: t.Loc | None, scope: frozenset[str]) -> None:
         if loc is not None:
+            self.named.buffers.add(loc.buffer)
             self.expr(loc.start, scope)
             self.expr(loc.stop, scope)
 
@@ -128,9 +129,11 @@ class _Checker:
     def statement(self, s: t.Stmt, scope: frozenset[str], inside: _Inside) -> None:
         self.place(s, inside)
         self.expr(getattr(s, "condition", None), scope)
+        self.named.statement(s)
         match s:
             case t.CollectiveStmt():
                 reduces = s.name in COLLECTIVES and COLLECTIVES[s.name].reduces
+                self.named.read |= {a.value.id for a in s.arguments if isinstance(a.value, t.Name)}
                 for i, a in enumerate(s.arguments):
                     # a bare word there is an operator, and the collective knows which there are
                     if not (
@@ -171,7 +174,6 @@ class _Checker:
                 self.loc(s.into, scope)
                 self.expr(s.rank, scope)
             case t.EventStmt():
-                self.events.setdefault(s.event.name, {}).setdefault(len(s.event.indices), s)
                 for e in s.event.indices:
                     self.expr(e, scope)
                 self.expr(s.rank, scope)
@@ -199,8 +201,9 @@ class _Checker:
             case t.Step():
                 self.block(s.body, scope, replace(nested, step=True))
             case t.Stream():
-                self.stream_name(s.name, scope)
-                self.block(s.body, scope, replace(nested, stream=True))
+                symbol = self.stream_name(s.name, scope)
+                with self.named.stream(symbol):
+                    self.block(s.body, scope, replace(nested, stream=True))
             case t.OnRank():
                 self.expr(s.rank, scope)
                 self.block(s.body, scope, replace(nested, on=True))
@@ -218,12 +221,14 @@ class _Checker:
             self.say("SL204", "where the next rank puts it is that rank's business in the rank's own view",
                      s.forwards[0].into.span, "leave out the `into`")
 
-    def stream_name(self, name: t.StreamName, scope: frozenset[str]) -> None:
-        if isinstance(name.base, t.Name) and name.base.id not in scope:
-            self.streams.setdefault(name.base.id, []).append(name.base.span)
-        else:
-            self.expr(name.base, scope)
+    def stream_name(self, name: t.StreamName, scope: frozenset[str]) -> t.Name | None:
+        """Looks at the name of a stream; gives it where it is a symbol."""
         self.expr(name.index, scope)
+        if isinstance(name.base, t.Name) and name.base.id not in scope:
+            self.named.streams.setdefault(name.base.id, []).append(name.base.span)
+            return name.base
+        self.expr(name.base, scope)
+        return None
 
     def use(self, s: t.Use, scope: frozenset[str]) -> None:
         try:
@@ -309,11 +314,13 @@ class _Checker:
 
 
 def check(schedule: t.Schedule, module: Module) -> list[Diagnostic]:
-    """What is wrong with the text of a schedule, whatever its parameters: SL201 to SL205; SL601, SL605 as warnings."""
+    """What is wrong with the text of a schedule, whatever its parameters: SL201 to SL205; as warnings SL601, SL605 and
+    SL609 to SL612."""
     checker = _Checker(module, schedule, frozenset(p.name for p in schedule.params))
     for function in module.functions.values():
         checker.expr(function.tree.value, frozenset(function.tree.params))
         _distinct(checker, "parameter", [(p, function.tree.span) for p in function.tree.params])
+    checker.named = Named()             # no function reads the names of the schedule
     scope = {"ranks", "chunks"}
     _distinct(checker, "parameter", [(p.name, p.span) for p in schedule.params])
     earlier: set[str] = set()
@@ -325,7 +332,7 @@ def check(schedule: t.Schedule, module: Module) -> list[Diagnostic]:
         if isinstance(s, t.CollectiveStmt):
             checker.collective = s.name if s.name in COLLECTIVES else None
     checker.block(schedule.body, frozenset(scope | earlier), _Inside())
-    return checker.findings + _lone_streams(checker.streams) + _uneven_events(checker.events)
+    return checker.findings + remarks(schedule, checker.named, whole=not checker.findings)
 
 
 def _distinct(checker: _Checker, what: str, names: list[tuple[str, Span]]) -> None:
@@ -352,54 +359,3 @@ def _declared_once(checker: _Checker, schedule: t.Schedule) -> list[t.Stmt]:
         checker.say("SL205", f"schedule `{schedule.name}` does not say how many ranks it is for", schedule.name_span,
                     "give it a parameter `ranks`, or add a line such as `ranks nodes * gpus`")
     return list(first.values())
-
-
-def _lone_streams(streams: dict[str, list[Span]]) -> list[Diagnostic]:
-    """A warning for each stream symbol that stands in one place only and is one slip of the keyboard from another."""
-    found = []
-    for name, spans in streams.items():
-        if len(spans) == 1:
-            near = [n for n in streams if n != name and _one_slip(n, name)
-                    and (len(streams[n]) > 1 or streams[n][0].start < spans[0].start)]
-            if near:
-                found.append(
-                    warning(
-                        "SL601",
-                        f"stream `{name}` occurs here only; it makes a stream of its own",
-                        spans[0],
-                        help=f"did you mean `{near[0]}`?",
-                    )
-                )
-    return found
-
-
-def _uneven_events(events: dict[str, dict[int, t.EventStmt]]) -> list[Diagnostic]:
-    """A warning for each event that is written with different numbers of indices."""
-    found = []
-    for name, forms in events.items():
-        if len(forms) > 1:
-            (_, first), (_, other) = sorted(forms.items(), key=lambda form: form[1].span.start)[:2]
-            one, another = (_text(s.event) for s in (first, other))
-            same = f"; `{name}` is `{name}[0]`" if {0, 1} <= set(forms) else ""
-            found.append(warning(
-                "SL605", f"`{another}` here and `{one}` elsewhere: an event with different numbers of indices{same}",
-                other.span, notes=(Note("there it is", first.span),),
-                help="write it with the same indices everywhere, or give one of them a name of its own"))
-    return found
-
-
-def _text(event: t.EventRef) -> str:
-    indices = ", ".join(e.span.text for e in event.indices)
-    return f"{event.name}[{indices}]" if indices else event.name
-
-
-def _one_slip(a: str, b: str) -> bool:
-    """Whether one letter left out, added, changed or swapped with its neighbour turns a into b (of 3 letters or
-    more).
-    """
-    if min(len(a), len(b)) < 3 or abs(len(a) - len(b)) > 1:
-        return False
-    k = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    swapped = a[:k] + a[k + 1 : k + 2] + a[k : k + 1] + a[k + 2 :]
-    digits = (a[k : k + 1] + b[k : k + 1]).isdigit()
-    return not digits and (a[k + 1 :] == b[k + 1 :] or a[k:] == b[k + 1 :] or a[k + 1 :] == b[k:] or swapped == b)
