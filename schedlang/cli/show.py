@@ -1,4 +1,4 @@
-"""``schedlang show``: step by step who holds what, or one rank's own operations."""
+"""``schedlang show``: step by step who holds what, as text, drawing or page; or one rank's own operations."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, load_table, value_options
+from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, load_table, value_options, write_text
 from schedlang.cli.common import show as show_findings
 from schedlang.diagnostics import SchedError, Severity, error
 
 if TYPE_CHECKING:
     from schedlang.ir.table import OpTable
+    from schedlang.render.holdings import Walk
     from schedlang.render.style import Style
 
 
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 @value_options
 @click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Rank R's own operations, stream by stream.")
 @click.option("--steps", metavar="A..B", help="Only steps A to B - 1, counted from 0.")
+@click.option("--format", "form", type=click.Choice(["text", "svg", "html"]), default="text",
+              help="Text, a drawing, or a page that steps through it.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the standard output.")
 def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
-            rank: int | None, steps: str | None) -> int:
+            rank: int | None, steps: str | None, form: str, output: str | None) -> int:
     """Draw step by step who holds what.
 
     FILE is a schedule or an op table in JSON. Everything that can happen at once is one step of the picture, and
@@ -34,12 +38,13 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
     """
     from schedlang.render.holdings import MAX_ROWS, walk
-    from schedlang.render.picture import Picture, rank_lines
-    from schedlang.render.style import Style, terminal_width, wants_color
+    from schedlang.render.style import wants_color
 
     wanted = a_range(steps, "--steps")
     table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
     show_findings(findings, err=True)
+    if rank is not None and form != "text":
+        raise bad_option(f"--rank {rank}: one rank's operations are shown as text only", help="leave out --format")
     if rank is not None and rank >= table.ranks:
         raise bad_option(f"--rank {rank}: {table.name} has the ranks 0 to {table.ranks - 1}")
     if rank is None and len(table) > MAX_ROWS:
@@ -50,16 +55,44 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     if wanted is not None and not range(wanted.start, min(wanted.stop, count)):
         there = f"the steps 0 to {count - 1}" if count else "no steps"
         raise bad_option(f"--steps {steps}: {table.name if rank is None else f'rank {rank}'} has {there}")
-    color = wants_color(sys.stdout)
-    style = Style(color)
-    lines = (Picture(table, walked, columns=terminal_width(), style=style).lines(wanted) if walked is not None
-             else rank_lines(table, rank or 0, wanted, style))
-    if len(table) <= MAX_ROWS:
-        for line in _faults(table, style, drawn=walked is not None):
-            click.echo(line, color=color)
-    for line in lines:
-        click.echo(line, color=color)
+    drawn = (_drawn(table, walked, wanted, form) if walked is not None and form != "text" else
+             _text(table, walked, rank or 0, wanted, color=output is None and wants_color(sys.stdout)))
+    if output is None or output == "-":
+        for piece in drawn:
+            click.echo(piece, nl=False, color=True)
+    else:
+        write_text(output, "".join(drawn))
     return EXIT_CLEAN
+
+
+def _drawn(table: OpTable, walked: Walk, wanted: range | None, form: str) -> list[str]:
+    """The drawing, as it is or with a page round it."""
+    from schedlang.render.timeline import TooLarge
+    from schedlang.verify import verify
+
+    if form == "svg":
+        from schedlang.render.svg import svg as render
+    else:
+        from schedlang.render.html import html as render
+    try:
+        return [render(table, walked, wanted, verify(table).diagnostics)]
+    except TooLarge as large:
+        raise SchedError(error("SL208", f"{table.name}: {large}",
+                               help="draw some of its steps with --steps A..B, or fewer ranks with --ranks")) from None
+
+
+def _text(table: OpTable, walked: Walk | None, rank: int, wanted: range | None, *, color: bool) -> Iterator[str]:
+    """The picture for a terminal, or where there is no walk the operations of one rank."""
+    from schedlang.render.holdings import MAX_ROWS
+    from schedlang.render.picture import Picture, rank_lines
+    from schedlang.render.style import Style, terminal_width
+
+    style = Style(color)
+    if len(table) <= MAX_ROWS:
+        yield from (f"{line}\n" for line in _faults(table, style, drawn=walked is not None))
+    lines = (Picture(table, walked, columns=terminal_width(), style=style).lines(wanted) if walked is not None
+             else rank_lines(table, rank, wanted, style))
+    yield from (f"{line}\n" for line in lines)
 
 
 def _faults(table: OpTable, style: Style, *, drawn: bool) -> Iterator[str]:

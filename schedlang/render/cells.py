@@ -29,8 +29,8 @@ class Cells:
         """How to read a cell, as one sentence without a full stop."""
         if self.table.collective.name == "barrier":
             return "A cell lists the ranks of which a rank knows that they have entered"
-        return (f"A cell lists whose initial values a location holds: 0+2 the sum of rank 0's and rank 2's, 0-3 that of "
-                f"ranks 0 to 3, 0[5] chunk 5 of rank 0, {NOTHING} nothing yet")
+        return ("A cell lists whose initial values a location holds: 0+2 the sum of rank 0's and rank 2's, 0-3 that "
+                f"of ranks 0 to 3, 0[5] chunk 5 of rank 0, {NOTHING} nothing yet")
 
     def text(self, place: Place, value: Value | None) -> str:
         """What a location holds, compactly; ``?`` for what was computed from no value."""

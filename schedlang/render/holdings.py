@@ -112,7 +112,7 @@ class _Walker:
         self.recorded: set[tuple[int, int]] = set()
         self.began: dict[int, int] = {}
         self.sender: dict[int, int] = {}
-        # Per connection: (send, values) under way, and (lane, row) of receives that wait for one, both first in, first out.
+        # Per connection, first in, first out: (send, values) under way, and (lane, row) of receives that wait for one.
         self.messages: dict[tuple[int, int, int], deque[tuple[int, list[Value | None]]]] = defaultdict(deque)
         self.receives: dict[tuple[int, int, int], deque[tuple[tuple[int, int], int]]] = defaultdict(deque)
         self.fused = {receive: send for send, receive in enumerate(self.column["of"]) if receive != NONE}

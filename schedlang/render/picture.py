@@ -8,11 +8,10 @@ from textwrap import wrap
 
 from schedlang.ir.origin import origin_text
 from schedlang.ir.table import OpTable
-from schedlang.ops import Op
 from schedlang.render.cells import NOTHING, Cells
 from schedlang.render.holdings import Place, Round, Value, Walk
 from schedlang.render.style import Style, width
-from schedlang.render.words import operation, source, stream, target
+from schedlang.render.words import operation, stream, transfer
 
 MAX_TABLE_RANKS = 32
 """With more ranks, or where the columns do not fit, only what changes is listed."""
@@ -131,14 +130,7 @@ class Picture:
 
     def transfers(self, step: Round) -> Iterator[str]:
         """What one step moves."""
-        t = self.table
-        texts: list[str] = []
-        for row in step.rows:
-            sign = "+=" if t.op[row] in (Op.REDUCE_RECV, Op.REDUCE) else "="
-            if t.op[row] in (Op.RECV, Op.REDUCE_RECV):
-                texts.append(f"{t.peer[row]} -> {t.rank[row]}: {target(t, row)} {sign}")
-            elif t.op[row] in (Op.COPY, Op.REDUCE):
-                texts.append(f"on {t.rank[row]}: {target(t, row)} {sign} {source(t, row)}")
+        texts = [said for row in step.rows if (said := transfer(self.table, row))]
         yield from _side_by_side(texts[:MAX_LINES], self.columns)
         if len(texts) > MAX_LINES:
             yield f"  and {len(texts) - MAX_LINES:,} more"

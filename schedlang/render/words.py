@@ -25,6 +25,16 @@ def operation(table: OpTable, row: int) -> str:
     return f"reduce {target(table, row)} from {table.peer[row]}{chan}{added}"
 
 
+def transfer(table: OpTable, row: int) -> str:
+    """What a row changes: ``0 -> 1: data[3] +=``, ``on 1: tmp[0] = data[3]``; empty where it changes nothing."""
+    sign = "+=" if table.op[row] in (Op.REDUCE_RECV, Op.REDUCE) else "="
+    if table.op[row] in (Op.RECV, Op.REDUCE_RECV):
+        return f"{table.peer[row]} -> {table.rank[row]}: {target(table, row)} {sign}"
+    if table.op[row] in (Op.COPY, Op.REDUCE):
+        return f"on {table.rank[row]}: {target(table, row)} {sign} {source(table, row)}"
+    return ""
+
+
 def target(table: OpTable, row: int) -> str:
     """The location a row writes, or a send reads."""
     return chunks_text(table, int(table.buffer[row]), int(table.chunk[row]), int(table.count[row]))
