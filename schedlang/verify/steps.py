@@ -7,11 +7,13 @@ does not. That a schedule writes its input is noted (SL604).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, error, note
+from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.words import chunks_text
@@ -48,35 +50,44 @@ def steps(table: OpTable, lanes: Lanes, conditions: Conditions) -> Steps:
         return Steps((), none, none, none)
     accesses = _Accesses(table, lanes)
     row, part, turn, clashes = accesses.repeated_writes(conditions)
-    found = [*clashes, *accesses.staged(), *_input_written(table, accesses.writers)]
+    found = [*clashes, *accesses.staged(), *_input_written(table)]
     return Steps(tuple(found), row, part, turn)
 
 
 class _Accesses:
-    """The reading and writing rows of a table, with a number for each (lane, step)."""
+    """The reading and writing rows of a table by (lane, step), which have a number each (``key``).
+
+    ``reader``, ``writer``: the last row of each (lane, step) that reads and that writes; NONE where there is none.
+    ``reads_more``, ``writes_more``: the (lane, step)s that have several.
+    """
 
     def __init__(self, table: OpTable, lanes: Lanes) -> None:
-        self.table = table
-        op, of = table.op, table.of
+        self.table, self.key = table, lanes.node
         self.offset = np.cumsum([0, *(b.chunks for b in table.buffers)], dtype=np.int64)
         self.span = int(self.offset[-1]) + 1
-        self.key, self.keys = lanes.node, lanes.nodes
-        self.writers = np.flatnonzero((op != Op.SEND) & (op < Op.RECORD) & (table.buffer != NONE))
-        reads = (op == Op.SEND) & (of == NONE)
-        reads |= (op == Op.COPY) | (op == Op.REDUCE)
-        self.adds = (op == Op.REDUCE) | (op == Op.REDUCE_RECV)
-        received = np.flatnonzero(op == Op.REDUCE_RECV)
-        if len(received):
-            elsewhere = ((table.from_buffer[received] != table.buffer[received])
-                         | (table.from_chunk[received] != table.chunk[received]))
-            self.adds[received[elsewhere]] = False
-            reads[received[elsewhere]] = True
-        self.readers = np.flatnonzero(reads)
-        self.writes = self._how_many(self.writers)
+        self.reader, self.writer = (np.full(lanes.nodes, NONE, np.int32) for _ in range(2))
+        self.reads_more, self.writes_more = (np.zeros(lanes.nodes, bool) for _ in range(2))
+        for rows in self._blocks():
+            for which, last, more in ((_readers, self.reader, self.reads_more),
+                                      (_writers, self.writer, self.writes_more)):
+                own = which(table, rows)
+                key = self.key[own]
+                more[key[last[key] != NONE]] = True     # met in an earlier block
+                last[key] = own
+                more[key[last[key] != own]] = True      # met later in this one
 
-    def _how_many(self, rows: Array) -> Array:
-        """For each (lane, step) how many of the rows it has: 0, 1 or (at least) 2."""
-        return np.minimum(np.bincount(self.key[rows], minlength=self.keys), 2).astype(np.int8)
+    def _blocks(self) -> Iterator[slice]:
+        """All rows, in blocks: few enough for the caches, so that temporaries cost next to nothing."""
+        return (slice(start, min(start + BLOCK, len(self.table))) for start in range(0, len(self.table), BLOCK))
+
+    def _crowd(self, which: Callable[[OpTable, slice], Array], chosen: Array) -> Array:
+        """The rows of the chosen (lane, step)s that ``which`` gives."""
+        rows = [np.zeros(0, np.int64)]
+        if chosen.any():
+            for block in self._blocks():
+                own = which(self.table, block)
+                rows.append(own[chosen[self.key[own]]])
+        return np.concatenate(rows)
 
     def _source(self, rows: Array) -> tuple[Array, Array]:
         """Buffer and chunk that reading rows read."""
@@ -98,7 +109,9 @@ class _Accesses:
     def repeated_writes(self, conditions: Conditions) -> tuple[Array, Array, Array, list[Diagnostic]]:
         """Locations written more than once in a step: the turns of reductions, and the clashes (SL402)."""
         table = self.table
-        rows = self.writers[self.writes[self.key[self.writers]] > 1]
+        rows = self._crowd(_writers, self.writes_more)
+        if not len(rows):
+            return rows, rows, rows, []
         which, part, place = self._flat(rows, table.buffer[rows], table.chunk[rows])
         if len(conditions.empty):
             row = rows[which]
@@ -111,7 +124,7 @@ class _Accesses:
         size = np.diff(starts, append=len(place))
         turn = np.arange(len(place)) - np.repeat(starts, size)
         row = rows[which]
-        plain = ~self.adds[row]
+        plain = ~_adds(table, row)
         bad = np.logical_or.reduceat(plain, starts) & (size > 1) if len(starts) else np.zeros(0, bool)
         later = (turn > 0) & ~np.repeat(bad, size)
         at = starts[bad]
@@ -159,25 +172,29 @@ class _Accesses:
         """Pairs of rows of one step, the first of which writes a location that the second reads. Not every pair, but
         one for each location."""
         table = self.table
-        reads = self._how_many(self.readers)
+        written, read = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         # One reading and one writing row: compare their ranges. That is nearly every step of nearly every schedule.
-        reader = np.zeros(self.keys, np.int32 if self.keys < 1 << 31 else np.int64)
-        reader[self.key[self.readers]] = self.readers
-        both = reads[self.key[self.writers]]
-        writers = self.writers[both > 0]
-        key = self.key[writers]
-        single = (self.writes[key] == 1) & (both[both > 0] == 1)
-        one, other = writers[single], reader[key[single]]
-        buffer, chunk = self._source(other)
-        count = table.count
-        meets = ((buffer == table.buffer[one]) & (chunk < table.chunk[one] + count[one])
-                 & (table.chunk[one] < chunk + count[other]))
-        written, read = [one[meets]], [other[meets].astype(np.int64)]
-        several = writers[~single]
+        for block in self._blocks():
+            one = _writers(table, block)
+            key = self.key[one]
+            other = self.reader[key]
+            single = other != NONE
+            if not single.any():
+                continue
+            single &= ~(self.reads_more[key] | self.writes_more[key])
+            one, other = one[single], other[single]
+            buffer, chunk = self._source(other)
+            begin, size = table.chunk[one], table.count
+            meets = ((buffer == table.buffer[one]) & (chunk < begin + size[one]) & (begin < chunk + size[other]))
+            if meets.any():
+                written.append(one[meets])
+                read.append(other[meets].astype(np.int64))
+        several = self._crowd(_writers, (self.reads_more & (self.writer != NONE))
+                              | (self.writes_more & (self.reader != NONE)))
         if len(several):
-            crowd = np.zeros(self.keys, bool)
+            crowd = np.zeros(len(self.reader), bool)
             crowd[self.key[several]] = True
-            rows = self.readers[crowd[self.key[self.readers]]]
+            rows = self._crowd(_readers, crowd)
             which, _, place = self._flat(rows, *self._source(rows))
             order = np.argsort(place, kind="stable")
             which, place = which[order], place[order]
@@ -190,20 +207,51 @@ class _Accesses:
         return np.concatenate(written), np.concatenate(read)
 
 
+def _writers(table: OpTable, rows: slice) -> Array:
+    """The rows of a block that write."""
+    op = table.op[rows]
+    writes = (op != Op.SEND) & (op < Op.RECORD)
+    writes &= table.buffer[rows] != NONE
+    return np.flatnonzero(writes) + rows.start
+
+
+def _readers(table: OpTable, rows: slice) -> Array:
+    """The rows of a block that read; a reduction's own read of its destination does not count."""
+    op = table.op[rows]
+    reads = (op == Op.SEND) & (table.of[rows] == NONE)
+    reads |= (op == Op.COPY) | (op == Op.REDUCE)
+    received = np.flatnonzero(op == Op.REDUCE_RECV)
+    if len(received):
+        reads[received[_elsewhere(table, received + rows.start)]] = True
+    return np.flatnonzero(reads) + rows.start
+
+
+def _elsewhere(table: OpTable, rows: Array) -> Array:
+    """Whether the operand of reductions is not their destination."""
+    return (table.from_buffer[rows] != table.buffer[rows]) | (table.from_chunk[rows] != table.chunk[rows])
+
+
+def _adds(table: OpTable, rows: Array) -> Array:
+    """Whether writing rows combine what they bring with what is at their destination."""
+    op = table.op[rows]
+    return (op == Op.REDUCE) | ((op == Op.REDUCE_RECV) & ~_elsewhere(table, rows))
+
+
 def _times(count: int) -> str:
     return "twice" if count == 2 else f"{count} times"
 
 
-def _input_written(table: OpTable, writers: Array) -> list[Diagnostic]:
+def _input_written(table: OpTable) -> list[Diagnostic]:
     found = []
     for index, buffer in enumerate(table.buffers):
         if buffer.role != "input":
             continue
-        rows = writers[table.buffer[writers] == index]
-        if len(rows):
-            row = int(rows[0])
+        writes = (table.buffer == index) & (table.op != Op.SEND) & (table.op < Op.RECORD)
+        if writes.any():
+            row = int(np.argmax(writes))
             said = came_from(table, row)
             found.append(at_row(note(
                 "SL604", f"the schedule writes its {buffer.name}, so back ends work on a copy of it: "
-                f"{words.operation(table, row)}{said}", count=len(rows), buffer=buffer.name, rows=[row]), table, row))
+                f"{words.operation(table, row)}{said}", count=int(writes.sum()), buffer=buffer.name, rows=[row]),
+                table, row))
     return found
