@@ -10,6 +10,7 @@ from schedlang.backends.numpy import backend
 from schedlang.diagnostics import SchedError
 from schedlang.expand import cases, expand, load_program
 from schedlang.interpret import backend as interpreter
+from schedlang.ir.layout import Layout
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
 from schedlang.running import dtypes, reference
 from tests.backends.worlds import assert_same_bits, some_inputs, some_layout
@@ -51,6 +52,20 @@ def defined(op: str, dtype: dtypes.Dtype) -> bool:
     except SchedError:
         return False
     return True
+
+
+@pytest.mark.parametrize("dtype", dtypes.DTYPES.values(), ids=list(dtypes.DTYPES))
+def test_every_dtype(dtype):
+    """One schedule, pipelined on two streams, with every dtype and operator."""
+    program = load_program(str(EXAMPLES / "allreduce/double_tree.sched"))
+    for ranks, k, elements in [(1, 2, 5), (2, 1, 1), (5, 3, 0), (7, 2, 37), (12, 3, 41)]:
+        table, findings = expand(program, "double_tree", ranks=ranks, params={"k": k})
+        assert table is not None, findings
+        for op in operators("allreduce", dtype):
+            inputs = some_inputs(table, Layout(table, elements), dtype.numpy, ranks)
+            outputs = backend.run(table, inputs, op=op)
+            assert_same_bits(outputs, interpreter.run(table, inputs, op=op))
+            assert reference.compare(table, inputs, outputs, op=op).ok, (ranks, op)
 
 
 @pytest.mark.nightly
