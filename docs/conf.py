@@ -7,6 +7,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from generate import generate  # noqa: E402
 
+from schedlang.editors.pygments import SchedLexer  # noqa: E402
 from schedlang.version import __version__  # noqa: E402
 
 generate()
@@ -22,3 +23,7 @@ html_theme = "alabaster"
 html_theme_options = {"description": "schedules of collective communication", "fixed_sidebar": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+
+
+def setup(app):
+    app.add_lexer("sched", SchedLexer)      # also where schedlang is not installed

@@ -23,7 +23,7 @@ MAX_BLOCKS = 50
 MAX_INT = 2**63 - 1
 
 OPENING = {"(": ")", "[": "]"}
-_STARTERS = frozenset(
+STARTERS = frozenset(
     ("schedule", "fn", "import", "let", "require", "send", "recv", "reduce", "copy", "record", "wait", "ensure", "use",
      "step", "stream", "elif"))
 """Words that start a line and never stand in brackets: where one starts a line there, a bracket was left open."""
@@ -140,7 +140,7 @@ class _Lexer:
                 if not brackets and not self.inline:
                     if not self.measure(text[line_start:start], start, end):
                         break
-                elif brackets and word in _STARTERS:
+                elif brackets and word in STARTERS:
                     self.left_open()
                     if not self.measure(text[line_start:start], start, end):
                         break
