@@ -19,6 +19,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "reference/generated/*.md"]  # parts of pages; what is in a folder there is a page itself
+highlight_language = "none"
 html_theme = "alabaster"
 html_theme_options = {"description": "schedules of collective communication", "fixed_sidebar": True}
 autodoc_member_order = "bysource"

@@ -20,7 +20,7 @@ LANGUAGE = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
 QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
 
 
-def blocks(text, language=""):
+def blocks(text, language="sched"):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
@@ -36,8 +36,7 @@ def is_file(block):
     return re.match(r"(#.*\n)*(schedule|fn|import) ", block) is not None
 
 
-SOURCES = [block for text in (README, LANGUAGE, QUICKSTART) for block in blocks(text)
-           if is_file(block) or re.search(r"^ *(on|for|use|collective) ", block, re.M)]
+SOURCES = [block for text in (README, LANGUAGE, QUICKSTART) for block in blocks(text)]
 
 
 @pytest.mark.parametrize("block", SOURCES, ids=lambda b: b.split("\n")[0][:40])
