@@ -57,7 +57,7 @@ class Output:
         status = max([exit_code(self.problems.values()), *map(_exit, self.reports)], default=EXIT_CLEAN)
         self._write(self._last(status))
         if self.path is not None:
-            # An argument that is no text, or a name in a table, may hold half a character.
+            # The name of a file may be no text.
             write_text(self.path, "".join(self._written).encode("utf-8", "replace").decode())
         return status
 

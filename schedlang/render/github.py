@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from schedlang.codes import CODES
 from schedlang.diagnostics import Severity
-from schedlang.render.json import location
 from schedlang.render.listed import Listed, relative
+from schedlang.render.style import clean
 from schedlang.render.terminal import summary
+from schedlang.source import Span
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -28,20 +29,20 @@ def text(findings: Iterable[Listed], *, right: int, judged: int, unread: int, ro
 
 def _command(finding: Listed, root: str) -> str:
     d = finding.diagnostic
-    at = location(d.location)
-    file = at["file"] or finding.file
+    at = d.location
+    file = at.file if at is not None else finding.file
     properties: dict[str, object] = {}
-    if file:
+    if file is not None:
         properties["file"] = relative(file, root) or os.path.abspath(file)
-    if at["line"]:
-        properties["line"] = at["line"]
-        # Columns can be given only for what lies in one line.
-        if at["end_line"] is None or at["line"] == at["end_line"]:
-            properties["col"] = at["column"]
-        if at["end_line"] is not None:
-            properties["endLine"] = at["end_line"]
-            if at["line"] == at["end_line"]:
-                properties["endColumn"] = at["end_column"]
+    if at is not None:
+        properties["line"] = at.line
+    if isinstance(at, Span):
+        end_line, end_column = at.source.position(at.end)
+        properties["endLine"] = end_line
+        if end_line == at.line:         # columns are taken only of what lies in one line
+            properties |= {"col": at.column, "endColumn": end_column}
+    elif at is not None and at.column > 1:
+        properties["col"] = at.column
     properties["title"] = f"{d.code} {CODES[d.code].name}"
     lines = [finding.message, *([finding.case] if finding.case else []), *map(str, d.notes)]
     if d.help:
@@ -51,8 +52,9 @@ def _command(finding: Listed, root: str) -> str:
 
 
 def _data(text: str) -> str:
-    """What may stand behind the second ``::``; a bare line end would end the command, and the next line start one."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """What may stand behind the second ``::``. A line end as it is would end the command, and the next line might be
+    another one; other control characters go by stand-ins."""
+    return clean(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

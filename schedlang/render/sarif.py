@@ -122,8 +122,8 @@ def _physical(at: Location | None, file: str | None, root: str) -> dict[str, Any
     assert name is not None
     inside = relative(name, root)
     physical: dict[str, Any] = {"artifactLocation": (
-        {"uri": _quoted(inside), "uriBaseId": _ROOT} if inside is not None else
-        {"uri": "file://" + _quoted("/" + os.path.abspath(name).replace(os.sep, "/").lstrip("/"))})}
+        {"uri": quote(os.fsencode(inside)), "uriBaseId": _ROOT} if inside is not None else
+        {"uri": "file:///" + quote(os.fsencode(os.path.abspath(name).replace(os.sep, "/").lstrip("/")))})}
     if at is not None:
         # SARIF counts as we do: lines and columns from 1, and the end is the first column behind the region.
         where = location(at)
@@ -133,13 +133,6 @@ def _physical(at: Location | None, file: str | None, root: str) -> dict[str, Any
             del region["startColumn"]       # only the line is known
         physical["region"] = region
     return physical
-
-
-def _quoted(path: str) -> str:
-    try:
-        return quote(os.fsencode(path))
-    except UnicodeEncodeError:      # a table may name any text as its source
-        return quote(path.encode("utf-8", "replace"))
 
 
 def fingerprints(findings: Sequence[Listed]) -> list[str]:
