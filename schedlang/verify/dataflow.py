@@ -19,6 +19,7 @@ from schedlang.verify.initialisation import uninitialised
 from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.explanations import FOREIGN, MISSING, REPEATED, Wrong, explain
 from schedlang.verify.values.records import PRIME, Fingerprints, Names, Sets, Trees, bits
+from schedlang.verify.values.repeats import Watched
 from schedlang.verify.values.walk import SPOILT, Program, Walk
 
 Method = Literal["names", "sets", "fingerprints"]
@@ -36,6 +37,7 @@ class Values:
     ``method`` decided; ``doubt`` bounds the probability that a wrong result passed (0 where the check was exact).
     ``uninitialised``: reads of what nothing has written. ``wrong``: results that are not as they must be, those left
     out that come from something uninitialised. ``agreement``: None where it was not asked for, or the values are wrong.
+    ``repeats``: the carriers that brought to a place what it held (see :class:`~.repeats.Watched`).
     """
 
     uninitialised: tuple[Diagnostic, ...]
@@ -43,6 +45,7 @@ class Values:
     method: Method
     doubt: float
     agreement: Agreement | None
+    repeats: Array
 
 
 def judge(table: OpTable, program: Program, conditions: Conditions, *, agree: bool, method: Method | None = None,
@@ -54,7 +57,7 @@ def judge(table: OpTable, program: Program, conditions: Conditions, *, agree: bo
     rng = np.random.default_rng(seed)
     trees = [Trees(conditions.contributions, rng)] if agree else []
     for holds in _ways(program, conditions, method, rng):
-        walk = Walk(program, [holds, *trees], conditions)
+        walk = Watched(program, [holds, *trees], conditions)
         reads = walk.run()
         if not (isinstance(holds, Sets) and holds.mixed):
             break
@@ -62,8 +65,8 @@ def judge(table: OpTable, program: Program, conditions: Conditions, *, agree: bo
     wrong = tuple(explain(table, program, conditions, _wrong(walk, holds, conditions)))
     agreement = compare(table, program, conditions, walk) if agree and not unset and not wrong else None
     if isinstance(holds, Fingerprints):
-        return Values(unset, wrong, "fingerprints", len(conditions.results) / PRIME, agreement)
-    return Values(unset, wrong, "names" if isinstance(holds, Names) else "sets", 0.0, agreement)
+        return Values(unset, wrong, "fingerprints", len(conditions.results) / PRIME, agreement, walk.repeats)
+    return Values(unset, wrong, "names" if isinstance(holds, Names) else "sets", 0.0, agreement, walk.repeats)
 
 
 def _ways(program: Program, conditions: Conditions, method: Method | None,
