@@ -16,6 +16,8 @@ COMMANDS = {
     "verify_ring": "verify examples/allreduce/ring.sched --ranks 4",
     "verify_concise": "verify tests/cases/missing.sched --ranks 4 --format concise",
     "verify_json": "verify tests/cases/missing.sched --ranks 4 --format json",
+    "verify_github": "verify tests/cases/syntax_errors.sched tests/cases/missing.sched --ranks 3..6 --format github",
+    "verify_sarif": "verify tests/cases/missing.sched tests/cases/none.sched --ranks 3..6 --format sarif",
     "deadlock": "verify tests/cases/cycle_send_then_recv.sched --ranks 4",
     "race": "verify tests/cases/down_overtakes_up.sched --ranks 2",
     "disagreement": "verify tests/cases/one_shot_must_agree.sched --ranks 4 --require-agreement",
@@ -33,6 +35,7 @@ def test_golden(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     status = main(COMMANDS[name].split())
     said = capsys.readouterr()
     printed = f"$ schedlang {COMMANDS[name]}\n{said.out}{said.err}exit {status}\n"
