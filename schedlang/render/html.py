@@ -4,6 +4,7 @@ Everything is in the page; nothing is fetched."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -28,7 +29,8 @@ def html(table: OpTable, walk: Walk, wanted: range | None = None, findings: Sequ
     shown = _Shown(table, walk, wanted)
     heading = text(title(table, walk))
     parts = {
-        "title": heading, "style": style, "script": script, "drawing": drawing(table, walk, wanted, findings),
+        "title": heading, "style": style, "script": script,
+        "drawing": drawing(table, walk, wanted, findings, headed=False),
         "findings": "\n".join(_findings(findings, table, shown)), "legend": text(shown.cells.legend()),
         "data": _embedded(shown.data(findings)),
     }
@@ -55,10 +57,10 @@ script-src 'unsafe-inline'; img-src data:">
 <noscript><p class="note">Without scripts there is the drawing only; stepping through it needs them.</p></noscript>
 <div id="stepper" hidden>
 <div class="controls" role="group" aria-label="Steps">
-<button id="to-start" type="button" aria-label="to the start">⏮</button>
+<button id="to-start" type="button" aria-label="to the start">|◀</button>
 <button id="back" type="button" aria-label="one step back">◀</button>
 <button id="on" type="button" aria-label="one step on">▶</button>
-<button id="to-end" type="button" aria-label="to the end">⏭</button>
+<button id="to-end" type="button" aria-label="to the end">▶|</button>
 <button id="play" type="button">Play</button>
 <input id="slider" type="range" min="-1" max="0" step="1" value="-1" aria-label="step">
 <output id="now" aria-live="polite"></output>
@@ -128,7 +130,7 @@ class _Shown:
             "start": self.changes(before), "steps": steps,
             "wrong": [[at[1], self.column[at[0], at[2]], clean(finding.message)] for at, finding in wrong
                       if (at[0], at[2]) in self.column],
-            "sources": [{"path": clean(source.path), "lines": clean(source.text).split("\n")}
+            "sources": [{"path": clean(source.path), "lines": clean(source.text).removesuffix("\n").split("\n")}
                         for _, source in self.sources.values()],
         }
 
@@ -167,7 +169,7 @@ def _embedded(data: Mapping[str, Any]) -> str:
 def _findings(findings: Sequence[Diagnostic], table: OpTable, shown: _Shown) -> Iterator[str]:
     """What is wrong, as a list in which each links to the steps that it speaks of."""
     if not findings:
-        yield '<p class="note">`schedlang verify` finds nothing wrong.</p>'
+        yield '<p class="note"><code>schedlang verify</code> finds nothing wrong.</p>'
         return
     yield '<section aria-labelledby="found"><h2 id="found">Findings</h2><ol class="findings">'
     for finding in findings:
@@ -192,4 +194,5 @@ def _findings(findings: Sequence[Diagnostic], table: OpTable, shown: _Shown) -> 
 
 
 def _lines(content: str) -> str:
-    return text(content).replace("\n", "<br>")
+    """A message: what stands between backticks is source text."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", text(content)).replace("\n", "<br>")

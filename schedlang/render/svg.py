@@ -15,7 +15,7 @@ from schedlang.ir.words import counted
 from schedlang.render.holdings import Walk
 from schedlang.render.offences import numbered
 from schedlang.render.palette import LIGHT, STYLE
-from schedlang.render.shapes import CHIP_HEIGHT, Arrow, Chip, Mark, Timeline
+from schedlang.render.shapes import CHIP_HEIGHT, Arrow, Band, Chip, Mark, Timeline
 from schedlang.render.style import clean, width
 from schedlang.render.timeline import LEFT, timeline
 from schedlang.render.words import operation, stream
@@ -24,7 +24,9 @@ _KINDS = {"send": "sent", "recv": "arrives", "reduce": "arrives and is added", "
           "copy": "copied within a rank", "add": "added within a rank", "stuck": "waits for ever"}
 """What the legend calls the kinds of chips."""
 
-LEAST_WIDTH = 420
+LEAST_WIDTH, LEAST_FAULTY = 420, 700
+"""In pixels; the messages of findings need more."""
+
 MOST_FINDINGS = 3
 MOST_TITLED = 6
 """Of so many operations that share a chip the tooltip tells."""
@@ -36,9 +38,10 @@ def svg(table: OpTable, walk: Walk, wanted: range | None = None, findings: Seque
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + drawing(table, walk, wanted, findings)
 
 
-def drawing(table: OpTable, walk: Walk, wanted: range | None = None, findings: Sequence[Diagnostic] = ()) -> str:
-    """The ``svg`` element, as it stands in a page."""
-    return "\n".join(_Drawing(table, walk, wanted, findings).lines()) + "\n"
+def drawing(table: OpTable, walk: Walk, wanted: range | None = None, findings: Sequence[Diagnostic] = (), *,
+            headed: bool = True) -> str:
+    """The ``svg`` element, as it stands in a page; where that has a heading and the findings, it is not ``headed``."""
+    return "\n".join(_Drawing(table, walk, wanted, findings, headed).lines()) + "\n"
 
 
 def title(table: OpTable, walk: Walk) -> str:
@@ -60,13 +63,15 @@ def told(table: OpTable, row: int) -> str:
 
 
 class _Drawing:
-    def __init__(self, table: OpTable, walk: Walk, wanted: range | None, findings: Sequence[Diagnostic]) -> None:
+    def __init__(self, table: OpTable, walk: Walk, wanted: range | None, findings: Sequence[Diagnostic],
+                 headed: bool) -> None:
         self.table, self.walk = table, walk
         self.drawn: Timeline = timeline(table, walk, wanted)
         self.number = numbered(findings, table)
-        self.wide = max(self.drawn.width, LEAST_WIDTH)
-        self.head = list(self.heading(findings))
-        self.top = 18 + 16 * len(self.head)
+        faulty = any(d.severity == Severity.ERROR for d in findings) and headed
+        self.wide = max(self.drawn.width, LEAST_FAULTY if faulty else LEAST_WIDTH)
+        self.head = list(self.heading(findings)) if headed else []
+        self.top = (20 if headed else 2) + 16 * len(self.head)
 
     def heading(self, findings: Sequence[Diagnostic]) -> Iterator[tuple[str, str]]:
         """The lines on top as (class, text): what is drawn, of it which part, and what is wrong with it."""
@@ -97,7 +102,7 @@ class _Drawing:
         yield f"<style>{STYLE}</style>"
         yield f'<rect class="ground" width="{wide}" height="{tall}"/>'
         for k, (kind, line) in enumerate(self.head):
-            yield f'<text class="{kind}" x="{LEFT}" y="{22 + 16 * k}">{text(line)}</text>'
+            yield f'<text class="{kind}" x="{LEFT}" y="{22 + 16 * k + 3 * (k > 0)}">{text(line)}</text>'
         yield f'<g transform="translate(0 {self.top})">'
         yield from self.frame()
         for begin, end in self.drawn.links:
@@ -105,6 +110,7 @@ class _Drawing:
         yield from map(self.arrow, self.drawn.arrows)
         yield from map(self.chip, self.drawn.chips)
         yield from map(self.mark, self.drawn.marks)
+        yield from self.labels()
         yield "</g>"
         for _, _, _, element in legend:
             yield element
@@ -122,26 +128,32 @@ class _Drawing:
     def frame(self) -> Iterator[str]:
         """Columns and bands."""
         drawn = self.drawn
+        end = drawn.columns[-1].x + drawn.columns[-1].width if drawn.columns else drawn.width - LEFT
+        for band in drawn.bands:
+            yield _band(band, end)
+            for lane in band.lanes[1:]:
+                yield f'<path class="lane" d="M{LEFT} {lane.y:.1f}H{end:.1f}"/>'
         for column in drawn.columns:
             yield (f'<g class="column" data-step="{column.step}"><rect class="step" x="{column.x:.1f}" y="4" '
                    f'width="{column.width:.1f}" height="{drawn.height - 8:.1f}"/><text class="name" '
                    f'x="{column.x + column.width / 2:.1f}" y="18">{column.text}</text></g>')
-        end = drawn.columns[-1].x + drawn.columns[-1].width if drawn.columns else drawn.width - LEFT
-        for band in drawn.bands:
-            yield (f'<rect class="band" x="{LEFT - 4}" y="{band.y:.1f}" width="{end - LEFT + 4:.1f}" '
-                   f'height="{band.height:.1f}" rx="3"/>')
-            yield f'<text class="rank" x="{LEFT}" y="{band.lanes[0].y + 17:.1f}">rank {band.rank}</text>'
-            first = drawn.columns[0].x if drawn.columns else end
-            for k, lane in enumerate(band.lanes):
-                if k:
-                    yield (f'<path class="lane" d="M{LEFT + 7.2 * len(f"rank {self.table.ranks - 1}") + 8:.1f} '
-                           f'{lane.y:.1f}H{end:.1f}"/>')
-                if lane.stream:
-                    yield f'<text class="stream" x="{first - 6:.1f}" y="{lane.y + 17:.1f}">{text(lane.stream)}</text>'
         for column in drawn.columns[1:]:
             yield f'<path class="edge" d="M{column.x:.1f} 6V{drawn.height - 4:.1f}"/>'
         if not drawn.columns:
             yield '<text class="name" x="90" y="18">no steps</text>'
+
+    def labels(self) -> Iterator[str]:
+        """The names of ranks and streams, over everything: in a page they stay where the rest scrolls away."""
+        drawn = self.drawn
+        first = drawn.columns[0].x if drawn.columns else drawn.width - LEFT
+        yield f'<g class="labels"><rect class="ground" y="22" width="{first:.1f}" height="{drawn.height - 24:.1f}"/>'
+        for band in drawn.bands:
+            yield _band(band, first)
+            yield f'<text class="rank" x="{LEFT}" y="{band.lanes[0].y + 17:.1f}">rank {band.rank}</text>'
+            for lane in band.lanes:
+                if lane.stream:
+                    yield f'<text class="stream" x="{first - 6:.1f}" y="{lane.y + 17:.1f}">{text(lane.stream)}</text>'
+        yield "</g>"
 
     # ---- what happens ----------------------------------------------------------------------------------------------
 
@@ -217,6 +229,11 @@ class _Drawing:
         if len(used) > 1:
             more = f", {len(LIGHT)} in turn" if max(used) >= len(LIGHT) else ""
             yield "", -6, f"one colour a chunk{more}"
+
+
+def _band(band: Band, end: float) -> str:
+    return (f'<rect class="band" x="{LEFT - 4}" y="{band.y:.1f}" width="{end - LEFT + 4:.1f}" '
+            f'height="{band.height:.1f}" rx="3"/>')
 
 
 def _box(x: float, y: float, wide: float, label: str) -> str:

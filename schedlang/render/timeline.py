@@ -195,7 +195,10 @@ class _Layout:
         events = Counter[int]()
         for (_, step), rows in self.events.items():
             events[step] = max(events[step], len(rows))
-        arriving = Counter(self.step_of[receive] for _, receive in self.messages if receive in self.step_of)
+        far = Counter[int]()        # how many bands the messages of a column cross
+        for send, receive in self.messages:
+            if receive in self.step_of:
+                far[self.step_of[receive]] += abs(self.column["rank"][send] - self.column["rank"][receive])
         onward = {self.step_of[self.column["of"][send]] for send, receive in self.messages
                   if receive in self.step_of and self.column["of"][send] in self.step_of}
         x = self.margin
@@ -205,7 +208,7 @@ class _Layout:
                                  for side in ("wide", "left", "right"))
             if step == self.last and not (there or events[step]):
                 return
-            gap = 44 + 2.5 * min(arriving[step], 24) if right else 30 if left else 0
+            gap = 42 + 6 * min(far[step] / self.table.ranks, 30) if right else 30 if left else 0
             inner = max(left + gap + right, wide)
             before = EVENT * events[step] + (4 if events[step] else 0)
             self.parts[step] = before, left, right, inner

@@ -6,6 +6,7 @@
   const data = JSON.parse(byId("data").textContent);
   const drawing = byId("drawing");
   const marked = [...drawing.querySelectorAll("[data-step]")];
+  const labels = drawing.querySelector(".labels");
   const slider = byId("slider");
   const last = data.steps.length - 1;      // positions: -1 before the first step shown, k after step k of those shown
   let at = -1;
@@ -82,7 +83,7 @@
     const column = drawing.querySelector(`.column[data-step="${number}"] rect`);
     if (!column || at < 0) return;
     const x = column.x.baseVal.value, width = column.width.baseVal.value;
-    if (x < drawing.scrollLeft || x + width > drawing.scrollLeft + drawing.clientWidth)
+    if (x - labels.getBBox().width < drawing.scrollLeft || x + width > drawing.scrollLeft + drawing.clientWidth)
       drawing.scrollLeft = x - (drawing.clientWidth - width) / 2;
   }
 
@@ -126,6 +127,7 @@
     stop();
     go(to);
   });
+  drawing.addEventListener("scroll", () => labels.setAttribute("transform", `translate(${drawing.scrollLeft} 0)`));
   window.addEventListener("hashchange", () => { stop(); fromAddress(); });
   slider.max = last;
   byId("stepper").hidden = false;
