@@ -48,7 +48,7 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     chunks = np.unique(shared[bad])
     row = int(program.carriers.receiver[(theirs.writers or ours.writers)[-1]])
     ranks = np.unique(places.ranks_of(conditions.results[bad]))
-    notes = [Note(f"{places.name(at)} is {_written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
+    notes = [Note(f"{places.name(at)} is {written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
                   None if not past.writers else table.origin(int(program.carriers.receiver[past.writers[-1]]))[0])
              for at, past in ((here, ours), (there, theirs))]
     return Agreement(False, at_row(Diagnostic(
@@ -67,7 +67,7 @@ def _by(table: OpTable, program: Program, writers: list[int]) -> str:
     return f"; written last by {words.sentence(table, row)}"
 
 
-def _written(tree: Tree | None, conditions: Conditions, most: int = 160) -> str:
+def written(tree: Tree | None, conditions: Conditions, most: int = 160) -> str:
     """A tree as a sum of ranks: ``((0 + 1) + 2) + 3``; the smaller side first, a long one cut."""
     if tree is None:
         return "nothing"
