@@ -62,6 +62,17 @@ def load_table(target: str, *, ranks: int | None = None, params: Mapping[str, An
     raise SchedError(excluded)
 
 
+def parameters_of(target: str) -> tuple[str, ...]:
+    """The names of the parameters of what ``FILE``, ``FILE::NAME`` or a table in JSON holds; `ranks` among them where
+    it is one. Raises SchedError as :func:`load_table` does."""
+    file, name = split_name(target)
+    if is_table(file):
+        return tuple(read_table(file, name).params)
+    from schedlang.expand import load_program
+
+    return load_program(file).parameters(name)
+
+
 def _unasked(choice: Choice) -> list[Diagnostic]:
     """Notes on the values that nobody gave."""
     from schedlang.ir.words import shown

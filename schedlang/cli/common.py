@@ -61,8 +61,9 @@ def value_options(command: _Command) -> _Command:
     return command
 
 
-def parameters(texts: Sequence[str]) -> dict[str, list[Value]]:
-    """``-p`` options by name, each as the list of its values: one, unless written ``1..4`` or ``1,2,4``.
+def parameters(texts: Sequence[str], option: str = "-p") -> dict[str, list[Value]]:
+    """``-p`` options by name, each as the list of its values: one, unless written ``1..4`` or ``1,2,4``. ``option``:
+    what it is called, where not -p.
 
     Raises SchedError (SL806) for text that is no value.
     """
@@ -71,19 +72,19 @@ def parameters(texts: Sequence[str]) -> dict[str, list[Value]]:
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
-            raise bad_option(f"-p {text}: expected NAME=VALUE", help="for example -p channels=2")
+            raise bad_option(f"{option} {text}: expected NAME=VALUE", help=f"for example {option} channels=2")
         if name in values:
-            raise bad_option(f"-p {name} is given twice",
-                             help=f"several values are written -p {name}=1,2 or -p {name}=1..3")
-        values[name] = _values(value.strip(), f"-p {name}")
+            raise bad_option(f"{option} {name} is given twice",
+                             help=f"several values are written {option} {name}=1,2 or {option} {name}=1..3")
+        values[name] = _values(value.strip(), f"{option} {name}")
     return values
 
 
-def single(values: dict[str, list[Value]]) -> dict[str, Value]:
+def single(values: dict[str, list[Value]], option: str = "-p") -> dict[str, Value]:
     """Parameters that must have one value each."""
     for name, choices in values.items():
         if len(choices) != 1:
-            raise bad_option(f"-p {name} has {len(choices)} values, and this command takes one",
+            raise bad_option(f"{option} {name} has {len(choices)} values, and this command takes one",
                              help="`schedlang verify` takes several")
     return {name: choices[0] for name, choices in values.items()}
 

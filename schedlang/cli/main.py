@@ -23,6 +23,7 @@ COMMANDS = {
     "verify": "Prove schedules right, or show what is wrong with them.",
     "run": "Execute a schedule on real arrays.",
     "show": "Draw step by step who holds what.",
+    "diff": "Compare two schedules: do they do the same, and what does each cost?",
     "compile": "Write a schedule in another form.",
     "fmt": "Put schedule files into the usual layout.",
     "explain": "Say what a finding means and how to mend it.",

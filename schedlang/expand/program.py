@@ -186,6 +186,10 @@ class Program:
         raise SchedError(error("SL212", f"{self.path} does not say which schedule is meant" + _having(names),
                                Span(self.source, 0, 0), help=f"name one of them: {self.path}::{names[0]}"))
 
+    def parameters(self, name: str | None = None) -> tuple[str, ...]:
+        """The names of the parameters of a schedule, see :meth:`main`."""
+        return tuple(p.name for p in self.root.schedules[self.main(name)].params)
+
     # ---- loading ---------------------------------------------------------------------------------------------------
 
     def _load(self, source: Source, chain: tuple[str, ...], findings: list[Diagnostic]) -> Module | None:

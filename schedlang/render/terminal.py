@@ -28,6 +28,13 @@ def render(diagnostics: Iterable[Diagnostic], *, format: Format = "full", color:
     return "\n".join("".join(f"{line}\n" for line in _full(d, style, columns)) for d in diagnostics)
 
 
+def notes(found: Iterable[Note], *, style: Style, width: int) -> Iterator[str]:
+    """Notes that stand for themselves, line by line, each with its place and the source line."""
+    shown: set[tuple[str, int, int]] = set()
+    for note in found:
+        yield from _note(note, style, width, shown)
+
+
 def summary(diagnostics: Iterable[Diagnostic]) -> str:
     """How many findings there are, by severity: ``2 errors, 1 warning``; an empty string for none."""
     counts = dict.fromkeys(reversed(Severity), 0)

@@ -1,0 +1,120 @@
+"""``schedlang diff``: whether two schedules do the same, and what each of them costs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from schedlang.cli.common import (
+    EXIT_CLEAN,
+    EXIT_FINDINGS,
+    bad_option,
+    rank_counts,
+    show,
+    single,
+    value_options,
+)
+from schedlang.cli.common import parameters as value_lists
+from schedlang.diagnostics import SchedError, Severity
+from schedlang.loading import is_table, load_table, parameters_of, read_table, split_name
+
+if TYPE_CHECKING:
+    from schedlang.expand import Value
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--ranks", metavar="N", help="How many ranks: 8, 2..9 (2 to 8) or 2,4,8.")
+@value_options
+@click.option("-a", "--a-param", "only_a", multiple=True, metavar="NAME=VALUE", help="A parameter of A only.")
+@click.option("-b", "--b-param", "only_b", multiple=True, metavar="NAME=VALUE", help="A parameter of B only.")
+@click.option("--same", type=click.Choice(["operations", "bits", "state"]), default="state", show_default=True,
+              help="How much must be the same for status 0: the operations, the bits of the results, or what the "
+                   "results are made of.")
+@click.option("--format", "style_name", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="How to show the result.")
+def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
+            only_a: tuple[str, ...], only_b: tuple[str, ...], same: str, style_name: str) -> int:
+    """Compare two schedules: do they do the same, and what does each cost?
+
+    A and B are a schedule file, FILE::NAME, or an op table in JSON each. Says the strongest of: the same operations;
+    the same results to the bit; the same results, but added up in another order; different, and where first. Then
+    what each costs, and the lines of its critical path.
+
+    -p gives a parameter to both, as far as they have it. What is not given has its default; where the other side is a
+    table in JSON, the table's value.
+
+    Exit status: 0 the same, 1 different or faulty, 2 unusable input.
+    """
+    from schedlang.diff import diff
+    from schedlang.render import diff as shown
+    from schedlang.render import json
+    from schedlang.render.style import Style, terminal_width, wants_color
+
+    targets = a, b
+    names = [parameters_of(target) for target in targets]
+    given = _given(targets, names, single(value_lists(parameters)), [
+        single(value_lists(texts, option), option) for texts, option in ((only_a, "-a"), (only_b, "-b"))])
+    counts: Sequence[int | None] = rank_counts(ranks) or [_of_a_table(targets, names, given)]
+    found, skipped = [], []
+    said: set[str] = set()
+    for count in counts:
+        try:
+            tables = [load_table(target, ranks=count, params=values, op=op, max_ops=max_ops, make_up_counts=True)
+                      for target, values in zip(targets, given, strict=True)]
+        except SchedError as failure:
+            if count is None or not _excluded(failure):
+                raise
+            skipped.append((count, failure.diagnostics[0]))
+            if len(skipped) == len(counts):
+                raise
+            continue
+        for remark in (d for _, remarks in tables for d in remarks):
+            if str(remark) not in said:
+                said.add(str(remark))
+                show([remark], err=True)
+        found.append(diff(tables[0][0], tables[1][0]))
+    sizes = shown.Sizes(a, b, found, skipped)
+    if style_name == "json":
+        click.echo(json.dumps(shown.document(sizes, same)), nl=False)
+    else:
+        color = wants_color(sys.stdout)
+        click.echo(shown.text(sizes, style=Style(color), width=terminal_width()), nl=False, color=color)
+    return EXIT_CLEAN if all(d.ok and d.at_least(same) for d in found) else EXIT_FINDINGS
+
+
+def _given(targets: tuple[str, str], names: Sequence[Sequence[str]], both: dict[str, Value],
+           own: Sequence[dict[str, Value]]) -> list[dict[str, Value]]:
+    """The parameters of A and of B: those for both as far as each has them, and its own. Raises SchedError (SL806)."""
+    for name in both:
+        if not any(name in known for known in names):
+            raise bad_option(f"-p {name}: neither A nor B has a parameter {name}", help="; ".join(
+                f"{target} has {', '.join(known) or 'none'}" for target, known in zip(targets, names, strict=True)))
+    return [{**{name: value for name, value in both.items() if name in known}, **only}
+            for known, only in zip(names, own, strict=True)]
+
+
+def _of_a_table(targets: tuple[str, str], names: Sequence[Sequence[str]],
+                given: Sequence[dict[str, Value]]) -> int | None:
+    """Where one side is a table and the other is not: the number of ranks of that table, whose values the other side
+    then has where nothing else is given."""
+    tables = [is_table(split_name(target)[0]) for target in targets]
+    if tables[0] == tables[1]:
+        return None
+    file, name = split_name(targets[tables.index(True)])
+    table = read_table(file, name)
+    other = tables.index(False)
+    for key, value in table.params.items():
+        if key in names[other]:
+            given[other].setdefault(key, value)
+    return table.ranks
+
+
+def _excluded(failure: SchedError) -> bool:
+    """Whether all that is wrong is that a `require` excludes these values."""
+    errors = [d for d in failure.diagnostics if d.severity is Severity.ERROR]
+    return all(d.code == "SL207" for d in errors)
