@@ -100,3 +100,14 @@ class Failure:
     @property
     def smallest(self) -> Case:
         return self.cases[0]
+
+    @property
+    def elsewhere(self) -> list[tuple[Case, Diagnostic]]:
+        """The errors in lines where the smallest case has none of that code, each with the first case that has it: the
+        same fault seen at another place, or another fault of its kind."""
+        lines: dict[tuple[Any, ...], tuple[Case, Diagnostic]] = {}
+        for case in self.cases:
+            for d in case.diagnostics:
+                if d.severity == Severity.ERROR and d.location is not None:
+                    lines.setdefault((d.code, d.location.file, d.location.line), (case, d))
+        return [(case, d) for case, d in lines.values() if case is not self.smallest]

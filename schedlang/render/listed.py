@@ -45,8 +45,9 @@ class Listed:
 
 
 def listed(reports: Iterable[Report], problems: Iterable[Diagnostic]) -> list[Listed]:
-    """The findings of the smallest case of each kind of failure of a schedule, or where none fails its remarks, and
-    what was wrong before there were schedules; sorted by file, line, column and code.
+    """The findings of the smallest case of each kind of failure of a schedule, and the errors of others in lines where
+    that has none; where no case fails its remarks; and what was wrong before there were schedules. Sorted by file,
+    line, column and code.
 
     Of several kinds of failure that have an error in one place, the one with the fewest ranks tells of it.
     """
@@ -65,6 +66,10 @@ def _of(report: Report) -> Iterator[Listed]:
         told |= {_place(d) for d in here}
         for d in here:
             yield Listed(d, report.file, report.schedule, case.values, len(failure.cases), tried)
+        for other, d in failure.elsewhere:
+            if _place(d) not in told:
+                told.add(_place(d))
+                yield Listed(d, report.file, report.schedule, other.values, 1, tried)
     if not failures:
         for case, d in report.remarks:
             yield Listed(d, report.file, report.schedule, case.values, 1, tried)

@@ -9,12 +9,15 @@ from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.render import json
 from schedlang.render.style import Style
 from schedlang.render.terminal import render, summary
-from schedlang.report import Case, Report
+from schedlang.report import Case, Failure, Report
 
 FORMAT, VERSION = "schedlang-verify", 1
 
 MOST_FAILURES = 3
 """Of how many kinds of failure the smallest case is shown."""
+
+MOST_LINES = 3
+"""In how many further lines of each, errors are named."""
 
 
 def text(report: Report, *, full: bool, style: Style, width: int) -> str:
@@ -45,6 +48,7 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
             others += f" with {' and '.join(case.codes)}"
         values = values_text([case.values])
         yield f"{tag}  {name}{values and f'  {values}'}{others}: {summary(case.diagnostics)}"
+        yield from (f"    {line}" for line in _elsewhere(failure))
         if full:
             yield from (f"    {line}" for line in _not_judged(case))
     for failure in failures[MOST_FAILURES:]:
@@ -66,6 +70,19 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
         if len(proved) > 1:
             yield f"    with {values_text([largest.values])}:"
         yield from (f"    {line}" for line in facts_text(largest.facts))
+
+
+def _elsewhere(failure: Failure) -> Iterator[str]:
+    """Where else the errors of cases that fail alike lie: a line for each line, as far as these are few."""
+    here, others = failure.smallest.diagnostics, failure.elsewhere
+    files = {d.location.file for d in here if d.location is not None}
+    for case, d in others[:MOST_LINES]:
+        at = d.location
+        assert at is not None
+        where = f"line {at.line}" + ("" if {at.file} == files else f" of {at.file}")
+        yield f"{d.code} also in {where}, first with {values_text([case.values])}"
+    if (left := len(others) - MOST_LINES) > 0:
+        yield f"and in {left} more line{'s' * (left > 1)}"
 
 
 def _skipped(skipped: Iterable[Case], cases: Iterable[Case]) -> Iterator[str]:

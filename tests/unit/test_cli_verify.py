@@ -142,6 +142,26 @@ def test_three_kinds_of_failure_are_shown_and_the_others_named(call):
     assert "    SL224 besides in 2 cases, the first with ranks 4\n" in out
 
 
+def test_a_fault_in_another_line_is_named_though_its_code_is_known(call):
+    text = ("schedule two(ranks):\n    collective broadcast(0)\n    verify ranks in 2..9\n"
+            "    for r in 1..ranks:\n        send data[0] from 0 to r\n"
+            "    send data[0] from 0 to 0 if ranks % 2 == 1\n    send data[0] from 1 to 1 if ranks % 2 == 0\n")
+    status, out, _ = call("verify", write("two.sched", text))
+    assert status == 1 and out.count("error[SL224]") == 1 and "two.sched:7:28: error[SL224]" in out
+    assert ("FAULTY  two.sched::two  ranks 2, and 6 more of 7 cases: 1 error\n"
+            "    SL224 also in line 6, first with ranks 3\n") in out
+    assert "    SL224 also in line 6, first with ranks 3\n" in call("verify", "two.sched", "--format", "concise")[1]
+    assert "also" not in call("verify", "two.sched", "--ranks", "2,4,6")[1]
+    write("lib.sched", "".join(text.replace("two", "lib").splitlines(True)[:6]))
+    write("five.sched", 'import "lib.sched"\nschedule five(ranks):\n    collective broadcast(0)\n'
+          "    use lib() on 0..ranks\n    send data[0] from 1 to 1 if ranks % 2 == 0\n")
+    out = call("verify", "five.sched", "--ranks", "2..7")[1]
+    assert "    SL224 also in line 6 of lib.sched, first with ranks 3\n" in out and "    and in" not in out
+    many = text + "".join(f"    send data[0] from {n} to {n} if ranks == {n + 1}\n" for n in range(2, 8))
+    out = call("verify", write("many.sched", many))[1]
+    assert out.count("SL224 also in line") == 3 and "    and in 4 more lines\n" in out
+
+
 def test_concise_is_a_line_a_finding(call):
     status, out, _ = call("verify", write("short.sched", FAULTY), "--format", "concise")
     assert status == 1 and len(out.splitlines()) == 2 and "error[SL504]" in out.splitlines()[0]
@@ -316,8 +336,8 @@ def test_an_operator_is_for_those_of_several_schedules_that_reduce(call):
 def test_the_operator_of_a_custom_collective(call):
     text = ("schedule {0}(ranks):\n    collective custom{1}\n    buffer input[1], output[1]\n"
             "    ensure output[0] on 0 == {2}\n    copy input[0] into output[0] on 0\n")
-    write("custom.sched", "\n".join([text.format("plain", "", "input[0] on 0"), text.format("op", "(sum)", "input[0] on 0"),
-                                     text.format("many", "", "sum(input[0] on 0..1)")]))
+    some = ("plain", "", "input[0] on 0"), ("op", "(sum)", "input[0] on 0"), ("many", "", "sum(input[0] on 0..1)")
+    write("custom.sched", "\n".join(text.format(*one) for one in some))
     status, out, _ = call("verify", "custom.sched", "--ranks", "2", "--op", "max")
     assert status == 0 and out.count("nothing is reduced") == 1
     assert out.index("custom.sched::plain") < out.index("nothing is reduced") < out.index("custom.sched::op")

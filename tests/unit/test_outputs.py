@@ -126,6 +126,15 @@ def test_each_kind_of_failure_is_told_by_its_smallest_case_and_a_place_once():
         ("SL504", 3, 2, 5), ("SL221", 5, 1, 5), ("SL224", 7, 1, 5)]
 
 
+def test_a_line_that_only_larger_cases_complain_of_is_listed_once():
+    text = "one\ntwo\n"
+    first, second = (error("SL504", word, span(word, text)) for word in ("one", "two"))
+    report = Report("x.sched", "x", tuple(Case({"ranks": n}, "faulty", (d,)) for n, d in enumerate(
+        (first, second, first, second), 2)))
+    assert [(f.diagnostic.message, f.values["ranks"], f.alike) for f in listed([report], ())] == [
+        ("one", 2, 4), ("two", 3, 1)]
+
+
 def test_places_of_two_files_are_two_places():
     at = [Span(Source(f"{name}.sched", LOST), 0, 3) for name in "ab"]
     report = Report("x.sched", "x", (Case({"ranks": 3}, "faulty", (error("SL504", "a", at[0]),)),
