@@ -6,18 +6,22 @@ whose result every rank holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, Severity
 from schedlang.ir.origin import at_row
-from schedlang.ir.table import OpTable
+from schedlang.ir.table import Array, OpTable
 from schedlang.ir.words import counted
 from schedlang.verify import collapse, words
 from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.history import Tree, history
 from schedlang.verify.values.walk import Program, Walk
+
+BLOCK = 1 << 18
+"""So many results are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -30,34 +34,41 @@ class Agreement:
 
 def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk) -> Agreement:
     """Compare the trees at the end of a walk whose last part is ``records.Trees``; its values are right."""
-    hashes = walk.state[:, walk.columns[-1]][conditions.results]
-    shared = conditions.expected_class
+    hashes, shared = walk.state[:, walk.columns[-1]], conditions.expected_class
     # The first result of each chunk is what the others are held against.
-    by_class = np.argsort(shared, kind="stable")
-    first = np.zeros(conditions.classes, np.int64)
-    first[shared[by_class[::-1]]] = by_class[::-1]
-    differs = (hashes != hashes[first[shared]]).any(1)
-    if not differs.any():
+    first = np.full(conditions.classes, len(shared), np.int64)
+    for which in _blocks(shared):
+        np.minimum.at(first, shared[which].astype(np.int64), which)
+    parts = [np.zeros(0, np.int64)]
+    for which in _blocks(shared):
+        here, there = conditions.results[which], conditions.results[first[shared[which]]]
+        parts.append(which[(hashes[here] != hashes[there]).any(1)])
+    bad = np.concatenate(parts)
+    if not len(bad):
         return Agreement(True)
-    bad = np.flatnonzero(differs)
     example = int(bad[np.argmin(shared[bad])])
     reference = int(first[shared[example]])
     places = conditions.locations
-    here, there = int(conditions.results[reference]), int(conditions.results[example])
-    ours, theirs = history(program, conditions, here), history(program, conditions, there)
+    mine, other = int(conditions.results[reference]), int(conditions.results[example])
+    ours, theirs = history(program, conditions, mine), history(program, conditions, other)
     chunks = np.unique(shared[bad])
     row = int(program.carriers.receiver[(theirs.writers or ours.writers)[-1]])
     ranks = np.unique(places.ranks_of(conditions.results[bad]))
     notes = [Note(f"{places.name(at)} is {written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
                   None if not past.writers else table.origin(int(program.carriers.receiver[past.writers[-1]]))[0])
-             for at, past in ((here, ours), (there, theirs))]
+             for at, past in ((mine, ours), (other, theirs))]
     return Agreement(False, at_row(Diagnostic(
         "SL505", Severity.NOTE,
         f"the ranks add up {counted(len(chunks), 'chunk')} in different orders, so their bits may differ (first in "
-        f"chunk {int(shared[example])}: rank {places.where(here)[1]} against ranks {collapse.numbers(ranks.tolist())})",
+        f"chunk {int(shared[example])}: rank {places.where(mine)[1]} against ranks {collapse.numbers(ranks.tolist())})",
         None, tuple(notes),
-        "let one rank compute each chunk and send the result to the others", int(differs.sum()),
+        "let one rank compute each chunk and send the result to the others", len(bad),
         {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, row))
+
+
+def _blocks(column: Array) -> Iterator[Array]:
+    """The positions of a column, in pieces: no large temporaries."""
+    return (np.arange(start, min(start + BLOCK, len(column))) for start in range(0, len(column), BLOCK))
 
 
 def _by(table: OpTable, program: Program, writers: list[int]) -> str:

@@ -26,6 +26,8 @@ Method = Literal["names", "sets", "fingerprints"]
 
 STATE_LIMIT = 64 << 20
 """How many bytes the sets of all locations may take before fingerprints stand in for them."""
+BLOCK = 1 << 18
+"""So many results are looked at together."""
 TRAFFIC_LIMIT = 512 << 20
 """How many bytes of sets may be moved in one walk before fingerprints stand in for them."""
 
@@ -87,18 +89,24 @@ def _ways(program: Program, conditions: Conditions, method: Method | None,
 
 def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Conditions) -> Wrong:
     """The results that are not as they must be; those made from something uninitialised are left out."""
-    every = np.arange(len(conditions.results))
-    count, size = walk.count[conditions.results], _sizes(conditions, every)
-    words = walk.state[:, walk.columns[0]]
-    right = count == size
-    if isinstance(holds, Names):
-        right &= (size == 1) & (words[conditions.results, 0] == _first(conditions, every).astype(np.uint64))
-    elif isinstance(holds, Fingerprints):
-        right &= words[conditions.results, 0] == _sums(holds, conditions)
-    else:
-        right &= _equal_sets(words, holds, conditions)
-    wrong = np.flatnonzero(~right & (count != SPOILT))
-    count, size = count[wrong], size[wrong]
+    words, sums = walk.state[:, walk.columns[0]], None
+    if isinstance(holds, Fingerprints):
+        sums = _Sums(holds, conditions)
+    found = [np.zeros(0, np.int64)]
+    for start in range(0, len(conditions.results), BLOCK):
+        which = np.arange(start, min(start + BLOCK, len(conditions.results)))
+        place = conditions.results[which]
+        count, size = walk.count[place], _sizes(conditions, which)
+        right = count == size
+        if isinstance(holds, Names):
+            right &= (size == 1) & (words[place, 0] == _first(conditions, which).astype(np.uint64))
+        elif sums is not None:
+            right &= words[place, 0] == sums(which)
+        elif isinstance(holds, Sets):
+            right &= _equal_sets(words, holds, conditions, which)
+        found.append(which[~right & (count != SPOILT)])
+    wrong = np.concatenate(found)
+    count, size = walk.count[conditions.results[wrong]], _sizes(conditions, wrong)
     # What fingerprints do not tell is guessed from the count; each explanation works it out exactly.
     repeated, foreign = count > size, count == size
     if isinstance(holds, Names):
@@ -145,25 +153,33 @@ def _listed(conditions: Conditions, which: Array) -> tuple[Array, Array]:
     return owner, _first(conditions, which)[owner] + turn
 
 
-def _sums(holds: Fingerprints, conditions: Conditions) -> Array:
-    """The fingerprint that each result must have."""
-    if conditions.starts is not None and conditions.sources is not None:
-        return holds.sums_of(conditions.starts, conditions.sources)
-    whole = conditions.expected_rank == NONE
-    if whole.all():
-        return holds.sums(conditions.ranks)[conditions.expected_class]
-    single = holds.elements[_first(conditions, np.arange(len(whole)))]
-    return np.where(whole, holds.sums(conditions.ranks)[conditions.expected_class], single) if whole.any() else single
+class _Sums:
+    """The fingerprints that results must have."""
+
+    def __init__(self, holds: Fingerprints, conditions: Conditions) -> None:
+        self.holds, self.conditions = holds, conditions
+        self.listed: Array | None = None
+        if conditions.starts is not None and conditions.sources is not None:
+            self.listed = holds.sums_of(conditions.starts, conditions.sources)
+        else:
+            self.of_class = holds.sums(conditions.ranks)
+
+    def __call__(self, which: Array) -> Array:
+        if self.listed is not None:
+            return self.listed[which]
+        whole = self.conditions.expected_rank[which] == NONE
+        sums: Array = self.of_class[self.conditions.expected_class[which]]
+        return sums if whole.all() else np.where(whole, sums, self.holds.elements[_first(self.conditions, which)])
 
 
-def _equal_sets(words: Array, holds: Sets, conditions: Conditions) -> Array:
-    """Which results hold the set that they must hold; that none is held twice is for the count to say."""
-    if not holds.whole and (conditions.expected_rank == NONE).all():
-        tag = (conditions.expected_class + 1).astype(np.uint64)
-        got = words[conditions.results]
+def _equal_sets(words: Array, holds: Sets, conditions: Conditions, which: Array) -> Array:
+    """Which of some results hold the set that they must hold; that none is held twice is for the count to say."""
+    got = words[conditions.results[which]]
+    if not holds.whole and (conditions.expected_rank[which] == NONE).all():
+        tag = (conditions.expected_class[which] + 1).astype(np.uint64)
         same: Array = (got[:, 0] == tag) & (got[:, 1:] == holds.everyone()).all(1)
         return same
-    same = (words[conditions.results] == _want(holds, conditions, np.arange(len(conditions.results)))).all(1)
+    same = (got == _want(holds, conditions, which)).all(1)
     return same
 
 

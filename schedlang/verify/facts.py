@@ -7,6 +7,7 @@ elements.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from schedlang.ir.layout import measured
+from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import COLLECTIVES, Op
 from schedlang.verify.values.carriers import Carriers
@@ -63,14 +65,13 @@ def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
     """What ranks send and receive, over which links. ``elements``: how many each send sends, for v-collectives, whose
     chunks differ; without it their bytes are left out, and those of a barrier always: its tokens have none. ``n`` in
     words is among the facts where it is a unit."""
-    sends = np.flatnonzero(table.op == Op.SEND)
-    rank, peer, count = table.rank[sends], table.peer[sends], table.count[sends]
     n = table.ranks
-    weight = elements if elements is not None else count if int(count.max(initial=0)) > 1 else None
-    sent = np.bincount(rank, weight, minlength=n).astype(np.int64)
-    received = np.bincount(peer, weight, minlength=n).astype(np.int64)
-    messages = sent if weight is None else np.bincount(rank, minlength=n)
-    links = _links(rank, peer, weight, n)
+    sent, received, messages = (np.zeros(n, np.int64) for _ in range(3))
+    for rank, peer, weight in _sends(table, elements, n):
+        sent += _summed(rank, weight, n)
+        received += _summed(peer, weight, n)
+        messages += np.bincount(rank, minlength=n)
+    links = _links(table, elements)
     facts: dict[str, Any] = {}
     measure = measured(table) if COLLECTIVES[table.collective.name].family not in ("vector", "barrier") else None
     unit = measure.chunks if measure is not None else 0
@@ -89,21 +90,51 @@ def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
         if limit.received is not None:
             facts["received_bound"] = share(limit.received)
         facts["link_most"] = amount(int(links.max(initial=0)))
-    return facts | {"messages": len(sends), "messages_most": int(messages.max()), "links": len(links)}
+    return facts | {"messages": int(messages.sum()), "messages_most": int(messages.max()), "links": len(links)}
 
 
-def _links(rank: Array, peer: Array, weight: Array | None, ranks: int) -> Array:
-    """The chunks that go over each used link (source, destination)."""
-    key = rank.astype(np.int64) * ranks + peer
-    if ranks * ranks <= max(1 << 20, 4 * len(key)):
-        used = np.bincount(key) > 0
-        return np.bincount(key, weight).astype(np.int64)[used]
+def _sends(table: OpTable, elements: Array | None, least: int) -> Iterator[tuple[Array, Array, Array | None]]:
+    """The sends in pieces of at least ``least`` rows, without large temporaries: rank, peer, and how much each sends
+    (None: 1)."""
+    size, done = max(BLOCK, least), 0
+    for start in range(0, len(table), size):
+        sends = np.flatnonzero(table.op[start : start + size] == Op.SEND) + start
+        count = table.count[sends] if elements is None else elements[done : done + len(sends)]
+        done += len(sends)
+        unit = elements is None and int(count.max(initial=0)) <= 1
+        yield table.rank[sends], table.peer[sends], None if unit else count
+
+
+def _summed(index: Array, weight: Array | None, size: int) -> Array:
+    return np.bincount(index, weight, size).astype(np.int64)
+
+
+def _links(table: OpTable, elements: Array | None) -> Array:
+    """The chunks (or elements) that go over each used link (source, destination)."""
+    n = table.ranks
+    if n * n <= max(1 << 20, 4 * len(table)):
+        used = np.zeros(n * n, bool)
+        for rank, peer, _ in _sends(table, elements, 0):
+            used[rank * np.int64(n) + peer] = True
+        number = np.cumsum(used, dtype=np.int32)
+        number -= 1
+        size = int(number[-1]) + 1
+        total = np.zeros(size, np.int64)
+        for rank, peer, weight in _sends(table, elements, size):
+            total += _summed(number[rank * np.int64(n) + peer], weight, size)
+        return total
+    parts = [(rank * np.int64(n) + peer, weight) for rank, peer, weight in _sends(table, elements, len(table))]
+    if not parts:
+        return np.zeros(0, np.int64)
+    (key, weight), = parts
     _, inverse = np.unique(key, return_inverse=True)
     return np.bincount(inverse, weight).astype(np.int64)
 
 
 def peak_scratch(table: OpTable, carriers: Carriers, conditions: Conditions) -> int:
     """The most scratch chunks that a rank uses: whatever the interleaving, no more hold a value at once."""
+    if all(buffer.role != "scratch" for buffer in table.buffers):
+        return 0
     places, c = conditions.locations, carriers
     used = np.zeros(places.total, bool)
     for touched in (c.source, c.operand, c.target):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, error
+from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.words import counted
@@ -52,7 +53,7 @@ def numbers_rise(table: OpTable, lanes: Lanes) -> bool:
         return False
     at = np.full(lanes.nodes, NONE, np.int32)
     at[lanes.node] = number
-    if not np.array_equal(at[lanes.node], number):
+    if not all(np.array_equal(at[lanes.node[rows]], number[rows]) for rows in _blocks(len(table))):
         return False
     ends = lanes.ends
     at[ends] = np.iinfo(np.int32).max
@@ -68,27 +69,46 @@ def _neighbours(table: OpTable) -> Array | None:
     Then both ends of a connection see its messages sorted by (number, row), and neighbours have equal numbers: so this
     is the first-in first-out pairing. None where the table is not like that.
     """
+    if _alternate(table):
+        partner = np.arange(len(table), dtype=np.int32)
+        partner ^= 1
+        return partner
     is_send = table.op == Op.SEND
     is_receive = (table.op == Op.RECV) | (table.op == Op.REDUCE_RECV)
     if is_receive[0] or is_send[-1] or not np.array_equal(is_send[:-1], is_receive[1:]):
         return None
-    alternate = len(table) % 2 == 0 and bool(is_send[::2].all())
-    at: slice | Array = slice(0, None, 2) if alternate else np.flatnonzero(is_send)
-    after: slice | Array = slice(1, None, 2) if isinstance(at, slice) else at + 1
-    own_chan = alternate or is_send | is_receive
+    at = np.flatnonzero(is_send)
+    after = at + 1
     if not (np.array_equal(table.rank[at], table.peer[after]) and np.array_equal(table.peer[at], table.rank[after])
             and np.array_equal(table.chan[at], table.chan[after]) and table.number is not None
             and np.array_equal(table.number[at], table.number[after])
-            and bool(((table.chan == table.stream) | ~np.asarray(own_chan)).all())):
+            and bool(((table.chan == table.stream) | ~(is_send | is_receive)).all())):
         return None
-    if alternate:
-        partner = np.arange(len(table), dtype=np.int32)
-        partner ^= 1
-        return partner
     partner = np.full(len(table), NONE, np.int32)
     sends = np.flatnonzero(is_send)
     partner[sends], partner[sends + 1] = sends + 1, sends
     return partner
+
+
+def _alternate(table: OpTable) -> bool:
+    """Whether the table is nothing but sends, each right before its receive; as :func:`_neighbours` has it, in
+    pieces."""
+    if len(table) % 2 or table.number is None:
+        return False
+    for rows in _blocks(len(table)):
+        op, rank, peer, chan, number = (c[rows] for c in (table.op, table.rank, table.peer, table.chan, table.number))
+        at, after = slice(0, None, 2), slice(1, None, 2)
+        if not ((op[at] == Op.SEND).all() and ((op[after] == Op.RECV) | (op[after] == Op.REDUCE_RECV)).all()
+                and np.array_equal(rank[at], peer[after]) and np.array_equal(peer[at], rank[after])
+                and np.array_equal(chan[at], chan[after]) and np.array_equal(number[at], number[after])
+                and np.array_equal(chan, table.stream[rows])):
+            return False
+    return True
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """All rows in pieces, each of an even number but perhaps the last: no large temporaries."""
+    return (slice(start, start + BLOCK) for start in range(0, rows, BLOCK))
 
 
 def _shared(lanes: Lanes, ends: Connections) -> bool:

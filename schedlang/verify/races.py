@@ -24,6 +24,9 @@ from schedlang.verify.timing.reach import Reach
 BLOCK = 1 << 20
 """About so many accesses to chunks are looked at together."""
 
+ROWS = 1 << 16
+"""Rows looked at together: few enough for the caches."""
+
 DENSE = 1 << 26
 """Up to so many locations there is an array over all of them."""
 
@@ -120,24 +123,32 @@ def _adjacent(order: Order, node: Array, row: Array, location: Array, writes: Ar
     return Pairs(shown[first], shown[second], place[first]) if len(first) else None
 
 
-def accesses(table: OpTable) -> Iterator[tuple[Array, Array, Array, Array, bool]]:
-    """All accesses of a table, as (rows, buffer, chunk, count, whether they write), kind by kind."""
-    op = table.op
-    sends = np.flatnonzero((op == Op.SEND) & (table.of == NONE))
+def accesses(table: OpTable, start: int = 0,
+             stop: int | None = None) -> Iterator[tuple[Array, Array, Array, Array, bool]]:
+    """All accesses of the rows from ``start`` to ``stop``, as (rows, buffer, chunk, count, whether they write), kind by
+    kind."""
+    op = table.op[start:stop]
+    sends = np.flatnonzero((op == Op.SEND) & (table.of[start:stop] == NONE)) + start
     yield sends, table.buffer[sends], table.chunk[sends], table.count[sends], False
-    operands = np.flatnonzero((op == Op.REDUCE_RECV) | (op == Op.COPY) | (op == Op.REDUCE))
+    operands = np.flatnonzero((op == Op.REDUCE_RECV) | (op == Op.COPY) | (op == Op.REDUCE)) + start
     yield operands, table.from_buffer[operands], table.from_chunk[operands], table.count[operands], False
-    stores = np.flatnonzero((op > Op.SEND) & (op < Op.RECORD) & (table.buffer != NONE))
+    stores = np.flatnonzero((op > Op.SEND) & (op < Op.RECORD) & (table.buffer[start:stop] != NONE)) + start
     yield stores, table.buffer[stores], table.chunk[stores], table.count[stores], True
 
 
 def _blocks(table: OpTable) -> Iterator[tuple[Array, Array, Array, Array, bool]]:
-    """All accesses, in pieces of a bounded number of chunks (or of one row)."""
-    for row, buffer, chunk, count, write in accesses(table):
-        total = np.cumsum(count, dtype=np.int64)
-        cuts = np.searchsorted(total, np.arange(BLOCK, int(total[-1]), BLOCK)).tolist() if len(total) else []
-        for a, b in pairwise(sorted({0, *cuts, len(row)})):
-            yield row[a:b], buffer[a:b], chunk[a:b], count[a:b], write
+    """All accesses, in pieces of a bounded number of rows and of chunks (or of one row)."""
+    for start in range(0, len(table), ROWS):
+        for row, buffer, chunk, count, write in accesses(table, start, start + ROWS):
+            if not len(row):
+                continue
+            if int(count.max()) * len(row) <= BLOCK:
+                yield row, buffer, chunk, count, write
+                continue
+            total = np.cumsum(count, dtype=np.int64)
+            cuts = np.searchsorted(total, np.arange(BLOCK, int(total[-1]), BLOCK)).tolist()
+            for a, b in pairwise(sorted({0, *cuts, len(row)})):
+                yield row[a:b], buffer[a:b], chunk[a:b], count[a:b], write
 
 
 def _touched(table: OpTable, places: Locations, row: Array, buffer: Array, chunk: Array,
@@ -156,12 +167,12 @@ def _shared(table: OpTable, order: Order, places: Locations) -> Array:
     lane = order.matching.lanes.lane
     owner = np.full(places.total, NONE, np.int32)
     shared, written = np.zeros(places.total, bool), np.zeros(places.total, bool)
-    for *block, _ in _blocks(table):
-        these, location = _touched(table, places, *block)
-        owner[location] = lane[these]
     for *block, write in _blocks(table):
         these, location = _touched(table, places, *block)
-        shared[location[owner[location] != lane[these]]] = True
+        mine, before = lane[these], owner[location]
+        shared[location[(before != mine) & (before != NONE)]] = True    # met in an earlier block
+        owner[location] = mine
+        shared[location[owner[location] != mine]] = True                # met later in this one
         if write:
             written[location] = True
     return shared & written

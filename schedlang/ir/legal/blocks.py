@@ -19,6 +19,9 @@ MANY = int(np.iinfo(np.int32).max)
 class Block:
     """Some consecutive rows: their columns as views, and what the rules ask about them.
 
+    A column that holds one value throughout (``ir.table.constant``) has length 1 here, and so has what a rule makes of
+    such columns alone: it stands for all rows of the block.
+
     ``limits``: by site, how many turns it has. ``sizes``: by buffer, its chunks; the last entry serves rows without.
     """
 
@@ -40,12 +43,15 @@ class Block:
 
     def __init__(self, table: OpTable, start: int, limits: Array) -> None:
         self.table, self.start, self.limits = table, start, limits
+        self.rows = min(BLOCK, len(table) - start)
         for name in COLUMNS:
             if name != "number":
-                setattr(self, name, getattr(table, name)[start : start + BLOCK])
+                column = getattr(table, name)
+                setattr(self, name, column[:1] if column.strides == (0,) else column[start : start + BLOCK])
         self.is_event = self.op >= Op.RECORD
         self.is_transfer = self.op <= Op.REDUCE_RECV
         self.has_from = (self.op >= Op.REDUCE_RECV) & (self.op <= Op.REDUCE)
+        self.least_turns = int(limits.min(initial=MANY))
         self.sizes = np.array([*(b.chunks for b in table.buffers), np.iinfo(np.int64).max])
 
 

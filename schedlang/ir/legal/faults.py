@@ -31,7 +31,7 @@ def faults(table: OpTable) -> list[Diagnostic]:
         for rule, rows in broken.items():
             hits = rule.broken(block)
             if hits.any():
-                rows.append(np.flatnonzero(hits) + block.start)
+                rows.append(np.flatnonzero(np.broadcast_to(hits, block.rows)) + block.start)
     for rule, parts in broken.items():
         if parts:
             found += _collapse(table, np.concatenate(parts), rule.code, rule.says, rule.help)
@@ -39,10 +39,14 @@ def faults(table: OpTable) -> list[Diagnostic]:
 
 
 def _past_end(b: Block, buffer: Array, chunk: Array) -> Array:
-    if (buffer[0] == buffer).all():
-        if buffer[0] == NONE:
-            return np.zeros(len(buffer), bool)
-        return np.logical_or(chunk < 0, chunk > int(b.sizes[buffer[0]]) - b.count)
+    low, high = int(buffer.min()), int(buffer.max())
+    if high == NONE:
+        return np.zeros(1, bool)
+    if low == high:
+        return np.logical_or(chunk < 0, chunk > int(b.sizes[low]) - b.count)
+    least = int(b.sizes[max(low, 0) : high + 1].min())
+    if int(chunk.max()) <= least - int(b.count.max()):     # nearly always
+        return np.logical_and(buffer != NONE, chunk < 0)
     return np.logical_and(buffer != NONE, (chunk < 0) | (chunk > b.sizes[buffer] - b.count))
 
 
@@ -57,7 +61,7 @@ def _past_end_text(t: OpTable, row: int) -> str:
 
 def _elsewhere(b: Block, buffer: Array) -> Array:
     if all(x.only is None for x in b.table.buffers):
-        return np.zeros(len(buffer), bool)
+        return np.zeros(1, bool)
     only = np.array([*(NONE if x.only is None else x.only for x in b.table.buffers), NONE])[buffer]
     return np.logical_and(only != NONE, only != b.rank)
 

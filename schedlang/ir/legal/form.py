@@ -40,9 +40,15 @@ def _bad_operand(b: Block) -> Array:
     return np.where(b.has_from, outside(b.from_buffer, len(b.table.buffers)), given)
 
 
+def _bad_turn(b: Block) -> Array:
+    if int(b.turn.min()) >= 0 and int(b.turn.max()) < b.least_turns:    # nearly always, and quick to see
+        return np.zeros(1, bool)
+    return np.logical_or(b.turn < 0, b.turn >= b.limits[b.site])
+
+
 _FORM: tuple[tuple[Callable[[Block], Array], Callable[[OpTable, int], str]], ...] = (
     (lambda b: outside(b.site, len(b.table.sites)), lambda t, r: f"site is {t.site[r]}, of {len(t.sites)} sites"),
-    (lambda b: (b.turn < 0) | (b.turn >= b.limits[b.site]),
+    (_bad_turn,
      lambda t, r: f"turn is {t.turn[r]}, more than its site has"),
     (lambda b: outside(b.op, len(Op)), lambda t, r: f"op is {t.op[r]}, which is no operation"),
     (lambda b: outside(b.stream, len(b.table.streams)),

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from schedlang.ir.buffers import Extent, ends, starts
 from schedlang.ir.locations import Locations
-from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.table import NONE, Array, OpTable, constant
 from schedlang.ops import COLLECTIVES
 
 
@@ -36,6 +37,8 @@ class Conditions:
     * ``lengths``: per location, NONE for scratch, which holds values of any length; None where all lengths are equal.
     * ``empty``: locations that are known to have no elements. They are no results (they are always right), and there is
       nothing to read or write there.
+
+    Locations and contributions are int32 where all their numbers fit. Two of the arrays may be one.
     """
 
     locations: Locations
@@ -97,16 +100,31 @@ def conditions(table: OpTable) -> Conditions:
 def _whole(table: OpTable, places: Locations, before: Extent, after: Extent) -> Conditions:
     """All-reduce, reduce, broadcast: E elements in ``chunks`` parts on every rank."""
     n = table.ranks
+    width = _width(places, n * table.chunks)
     owners, owned, _ = before.cells()
-    holders, held, _ = after.cells()
+    initial_at = places.at(before.buffer, owners, owned).astype(width)
+    held = owned.astype(width)
+    owned *= n
+    owned += owners
+    initial = owned.astype(width)
+    del owners, owned
+    results = initial_at
+    if after != before:
+        holders, parts, _ = after.cells()
+        results, held = places.at(after.buffer, holders, parts).astype(width), parts.astype(width)
     lengths = None
     if table.chunks > 1:
-        chunks = np.arange(table.chunks, dtype=np.int64)
+        chunks = np.arange(table.chunks, dtype=np.int32)
         lengths = _lengths(places, {b: chunks for b in {before.buffer, after.buffer}})
-    whose = table.collective.root if table.collective.name == "broadcast" else NONE
-    return Conditions(
-        places, n, table.chunks, places.at(before.buffer, owners, owned), owned * n + owners,
-        places.at(after.buffer, holders, held), held, np.full(len(held), whose), lengths=lengths)
+    root = table.collective.root
+    whose = root if table.collective.name == "broadcast" and root is not None else NONE
+    return Conditions(places, n, table.chunks, initial_at, initial, results, held, constant(whose, len(held)),
+                      lengths=lengths)
+
+
+def _width(places: Locations, contributions: int) -> type[np.signedinteger[Any]]:
+    """The dtype that holds the numbers of all locations and contributions."""
+    return np.int32 if max(places.total, contributions) < 1 << 31 else np.int64
 
 
 def _blocked(table: OpTable, places: Locations, before: Extent, after: Extent) -> Conditions:
@@ -119,7 +137,8 @@ def _blocked(table: OpTable, places: Locations, before: Extent, after: Extent) -
     holders, kept, part = after.cells()
     if long == "input":
         held = holders * m + part
-        whose = np.full(len(held), collective.root if collective.name == "scatter" else NONE)
+        root = collective.root
+        whose = constant(root if collective.name == "scatter" and root is not None else NONE, len(held))
     else:
         held = holders * m + kept % m if long == "both" else kept
         whose = kept // m
@@ -137,8 +156,11 @@ def _blocked(table: OpTable, places: Locations, before: Extent, after: Extent) -
         empty = np.flatnonzero(lengths == none) if none else np.arange(places.total)
         some = lengths[results] != none
         results, held, whose = results[some], held[some], whose[some]
-    return Conditions(places, n, n * m, places.at(before.buffer, owners, at), owned * n + owners, results, held, whose,
-                      lengths=lengths, unordered=unordered, empty=empty)
+    starts_at, initial = places.at(before.buffer, owners, at), owned * n + owners
+    width = _width(places, n * n * m)
+    starts_at, initial, results, held = (x.astype(width) for x in (starts_at, initial, results, held))
+    return Conditions(places, n, n * m, starts_at, initial, results, held, whose if whose.strides == (0,)
+                      else whose.astype(width), lengths=lengths, unordered=unordered, empty=empty)
 
 
 def _lengths(places: Locations, per_chunk: dict[int, Array]) -> Array:

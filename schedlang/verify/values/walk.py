@@ -56,23 +56,24 @@ class Program:
         operates = none if c.operand is None else _ordered(c.operates, c.operand != NONE)
         passes = none if c.parent is None else _ordered(c.passes, c.parent != NONE)
         who = (reads, operates, passes, puts, adds)
-        where = (c.source[reads], none if c.operand is None else c.operand[operates],
-                 none if c.parent is None else c.parent[passes], c.target[puts], c.target[adds])
+        where = (_taken(c.source, reads), none if c.operand is None else c.operand[operates],
+                 none if c.parent is None else c.parent[passes], _taken(c.target, puts), _taken(c.target, adds))
         levels = (c.reads, c.operates, c.passes, c.lands, c.lands)
         keys, events, starts, stops = [], [], [], []
         for event, (carriers, level) in enumerate(zip(who, levels, strict=True)):
             if len(carriers) == 0:
                 continue
-            at = level[carriers].astype(np.int64)
+            at = _taken(level, carriers)
             turns = c.turn[carriers] if event == ADD and c.turn is not None else None
-            change = np.diff(at, prepend=-1) != 0
+            change = np.ones(len(at), bool)
+            np.not_equal(at[1:], at[:-1], out=change[1:])
             if turns is not None:
-                change |= np.diff(turns, prepend=-1) != 0
+                change[1:] |= turns[1:] != turns[:-1]
             begin = np.flatnonzero(change)
             starts.append(begin)
             stops.append(np.append(begin[1:], len(carriers)))
             turn = turns[begin].astype(np.int64) if turns is not None else np.zeros(len(begin), np.int64)
-            keys.append(np.stack([at[begin], np.full(len(begin), event), turn]))
+            keys.append(np.stack([at[begin].astype(np.int64), np.full(len(begin), event), turn]))
             events.append(np.full(len(begin), event))
         if not keys:
             return cls([], who, where, c)
@@ -80,6 +81,12 @@ class Program:
         order = np.lexsort(key[::-1])
         columns = (np.concatenate(x)[order].tolist() for x in (events, starts, stops))
         return cls(list(zip(*columns, strict=True)), who, where, c)
+
+
+def _taken(column: Array, carriers: Array) -> Array:
+    """``column[carriers]``, the column itself where these are all carriers in their order."""
+    every = len(carriers) == len(column) and bool((carriers[1:] > carriers[:-1]).all())
+    return column if every else column[carriers]
 
 
 def _both(a: Array, b: Array | None) -> Array:
