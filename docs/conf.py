@@ -20,6 +20,7 @@ myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "reference/generated/*.md"]  # parts of pages; what is in a folder there is a page itself
 highlight_language = "none"
+html_extra_path = ["reference/generated/extra"]      # pictures, and the pages that step through them
 html_theme = "alabaster"
 html_theme_options = {"description": "schedules of collective communication", "fixed_sidebar": True}
 autodoc_member_order = "bysource"
