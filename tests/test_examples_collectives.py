@@ -113,7 +113,7 @@ FORMS = {
     "alltoall/pairwise.sched": PAIRWISE,
     "broadcast/binomial.sched": Form(ANY, log, log, everything, everything, log),
     "broadcast/scatter_allgather.sched": Form(
-        ANY, lambda p: log(p) + p - 1, lambda p: 2 * others(p), lambda p: subtree(p) + others(p), everything,
+        ANY, lambda p: log(p) + p - 1, lambda p: 2 * others(p), everything, everything,
         lambda p: log(p) + p - 1),
     "reduce/binomial.sched": Form(ANY, log, everything, log, everything, one),
     "reduce/direct.sched": Form(ANY, one, everything, hops, everything, one),
