@@ -18,7 +18,7 @@ version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "reference/generated/*.md"]  # parts of pages; what is in a folder there is a page itself
+exclude_patterns = ["_build", "findings", "reference/generated/*.md"]   # parts of pages; those in folders are pages
 highlight_language = "none"
 html_extra_path = ["reference/generated/extra"]      # pictures, and the pages that step through them
 html_theme = "alabaster"

@@ -49,4 +49,5 @@ def _guess(wrong: str) -> str:
 
 def _page(code: Code, style: Style) -> str:
     return (f"{style('bold', f'{code.code} {code.name}')}\n\n{code.summary}\n\n{code.detail}\n\n"
-            f"{style('help', 'How to mend it')}\n\n{code.mend}\n")
+            f"{style('help', 'How to mend it')}\n\n{code.mend}\n\n"
+            f"The page of {code.code} in the documentation has an example, wrong and mended.\n")

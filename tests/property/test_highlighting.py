@@ -18,7 +18,7 @@ from tests.programs import programs
 from tests.trees import files
 
 ROOT = Path(__file__).parents[2]
-FILES = [p for folder in ("examples", "tests/cases", "docs/findings") for p in sorted((ROOT / folder).rglob("*.sched"))]
+FILES = [p for folder in ("examples", "tests/cases") for p in sorted((ROOT / folder).rglob("*.sched"))]
 LEXER = SchedLexer()
 
 

@@ -1,11 +1,11 @@
 """What the README and the documentation show is what happens."""
 
-import importlib.util
 import re
 import textwrap
 from pathlib import Path
 
 import pytest
+from generators import options
 
 from schedlang.cli import main
 from schedlang.expand import cases, expand, load_text
@@ -22,14 +22,6 @@ QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
 
 def blocks(text, language="sched"):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
-
-
-def generator(name):
-    """One of the modules that make pages at a build of the documentation, which are no part of the package."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "generators" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def is_file(block):
@@ -65,7 +57,7 @@ def test_every_shown_schedule_is_right(block):
 
 
 def test_the_page_on_the_command_line_lists_all_options(update):
-    made = generator("options").options()
+    made = options.options()
     page = ROOT / "docs" / "commands.md"
     before, title, listed = page.read_text(encoding="utf-8").partition("## All options\n\n")
     if update:
