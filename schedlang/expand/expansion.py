@@ -19,6 +19,7 @@ from schedlang.expand.program import Module
 from schedlang.expand.rows import columns
 from schedlang.expand.statements import CHAN, STREAM, Statements
 from schedlang.expand.values import Value, at, key
+from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.origin import used_note
 from schedlang.ir.place import by_number, fork_join
 from schedlang.ir.table import NONE, OpTable, constant
@@ -179,13 +180,12 @@ def _used_streams(run: Statements, filled: dict[str, Any]) -> tuple[str, ...]:
     """The names of the streams that occur; the columns are renumbered to match."""
     names = list(run.streams)
     rows = len(filled["stream"])
-    used = np.zeros(len(names), np.bool_)
+    used = np.zeros(len(names) + 1, np.bool_)
     for column in ("stream", "chan"):
         cells = filled[column]
-        found = (
-            cells[:1] if cells.strides == (0,) else np.flatnonzero(np.bincount(cells + 1, minlength=len(names) + 1)) - 1
-        )
-        used[found[found != NONE]] = True
+        for start in range(0, 1 if cells.strides == (0,) else rows, BLOCK):
+            used[cells[start : start + BLOCK]] = True       # NONE is the last one
+    used = used[:-1]
     if used.all() or not rows:
         return tuple(names) if rows else ()
     new = np.full(len(names) + 1, NONE, np.int32)

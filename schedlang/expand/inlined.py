@@ -22,7 +22,7 @@ class Inlined:
     frame: Frame
     table: OpTable
     by: Placement
-    starts: Starts = field(default_factory=lambda: Even(0, 0))
+    starts: Starts = field(default_factory=lambda: Even(0))
 
     @property
     def width(self) -> int:
@@ -51,8 +51,8 @@ class Inlined:
 
     def write(self, out: Mapping[str, Array]) -> None:
         n, width = self.frame.n, self.width
-        at = positions(self.starts, n)
-        together = n == 1 or (isinstance(self.starts, Even) and self.starts.stride == width)
+        at = positions(self.starts)
+        together = n == 1 or (isinstance(self.starts, Even) and self.starts.axes == ((n, width),))
         base = int(at[0])
         where: Any = slice(base, base + n * width) if together else (at[:, None] + np.arange(width)).ravel()
         for column, cells in out.items():

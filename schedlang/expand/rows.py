@@ -24,10 +24,20 @@ Counts = int | Array
 
 @dataclass(frozen=True, slots=True)
 class Even:
-    """Positions base, base + stride, base + 2 * stride, ..."""
+    """Positions on a lattice: ``base`` plus, for each axis (size, stride) from the outermost in, a multiple 0, 1, ...,
+    size - 1 of its stride."""
 
     base: int
-    stride: int
+    axes: tuple[tuple[int, int], ...] = ()
+
+    def within(self, size: int, stride: int) -> Even:
+        """With ``size`` positions, ``stride`` apart, in place of each."""
+        if size == 1:
+            return self
+        *outer, last = self.axes or ((1, size * stride),)
+        if last[1] == size * stride:
+            return Even(self.base, (*outer, (last[0] * size, stride)))
+        return Even(self.base, (*self.axes, (size, stride)))
 
 
 Starts = Even | Array
@@ -75,7 +85,7 @@ class Rows:
     own_step: bool
     rows: list[dict[str, Any]] = field(default_factory=list)
     site: int = NONE
-    starts: Starts = field(default_factory=lambda: Even(0, 0))
+    starts: Starts = field(default_factory=lambda: Even(0))
 
     def counts(self) -> Counts:
         return self.width
@@ -100,17 +110,18 @@ class Rows:
     def write(self, out: Mapping[str, Array]) -> None:
         n = self.frame.n
         turns = np.arange(n, dtype=np.int32) if "turn" in out else None
+        value: Any
         for j, row in enumerate(self.rows):
-            where = _where(self.starts, j, n)
             for column, cells in out.items():
                 if column == "turn":
-                    cells[where] = turns
+                    value = turns
                 elif column == "site":
-                    cells[where] = self.site
+                    value = self.site
                 elif column == "of" and row.get("of", NONE) != NONE:
-                    cells[where] = positions(self.starts, n) + row["of"]
+                    value = positions(self.starts) + row["of"]
                 else:
-                    cells[where] = row.get(column, NONE)
+                    value = row.get(column, NONE)
+                _put(cells, self.starts, j, value)
         self.rows = []  # they are in the table now
 
 
@@ -121,7 +132,7 @@ class Block:
     frame: Frame
     parts: list[Part]
     step: bool = False
-    starts: Starts = field(default_factory=lambda: Even(0, 0))
+    starts: Starts = field(default_factory=lambda: Even(0))
     _counts: Counts | None = None
 
     def counts(self) -> Counts:
@@ -137,7 +148,7 @@ class Block:
         for part in self.parts:
             hops = _hops(part.frame, self.frame)
             part.place(_descend(starts, part.counts(), hops))
-            starts = _after(starts, lifted(part.counts(), hops), self.frame.n)
+            starts = _after(starts, lifted(part.counts(), hops))
 
 
 def leaves(part: Part) -> Iterator[Leaf]:
@@ -206,24 +217,24 @@ def _within(starts: Starts, frame: Frame, counts: Counts) -> Starts:
     assert frame.outer is not None
     if isinstance(counts, int):
         if frame.outer.n == 1:
-            return Even(positions_base(starts), counts)
+            return Even(positions_base(starts)).within(frame.n, counts)
         if frame.each is not None:
-            if isinstance(starts, Even) and starts.stride == frame.each * counts:
-                return Even(starts.base, counts)
-            at = positions(starts, frame.outer.n)
+            if isinstance(starts, Even):
+                return starts.within(frame.each, counts)
+            at = positions(starts)
             return np.asarray((at[:, None] + np.arange(frame.each) * counts).ravel())
         counts = np.full(frame.n, counts, np.int64)
     before = np.cumsum(counts) - counts
     index = frame.index
     changes = np.concatenate(([True], index[1:] != index[:-1]))
     group = np.cumsum(changes) - 1
-    return np.asarray(positions(starts, frame.outer.n)[index] + before - before[changes][group])
+    return np.asarray(positions(starts)[index] + before - before[changes][group])
 
 
-def _after(starts: Starts, counts: Counts, n: int) -> Starts:
+def _after(starts: Starts, counts: Counts) -> Starts:
     if isinstance(starts, Even) and isinstance(counts, int):
-        return Even(starts.base + counts, starts.stride)
-    return positions(starts, n) + counts
+        return Even(starts.base + counts, starts.axes)
+    return positions(starts) + counts
 
 
 def positions_base(starts: Starts) -> int:
@@ -231,17 +242,26 @@ def positions_base(starts: Starts) -> int:
     return starts.base if isinstance(starts, Even) else int(starts[0])
 
 
-def positions(starts: Starts, n: int) -> Array:
+def positions(starts: Starts) -> Array:
     """The positions written out."""
-    return starts.base + starts.stride * np.arange(n) if isinstance(starts, Even) else starts
+    if not isinstance(starts, Even):
+        return starts
+    at = np.array([starts.base], np.int64)
+    for size, stride in starts.axes:
+        at = (at[:, None] + stride * np.arange(size)).ravel()
+    return at
 
 
-def _where(starts: Starts, offset: int, n: int) -> slice | Array:
-    """An index for the positions ``starts + offset``."""
-    if isinstance(starts, Even):
-        base = starts.base + offset
-        return slice(base, base + (n - 1) * starts.stride + 1, max(starts.stride, 1))
-    return starts + offset
+def _put(column: Array, starts: Starts, offset: int, values: Any) -> None:
+    """Writes values, one for all or one each, at the positions ``starts + offset``."""
+    if not isinstance(starts, Even):
+        column[starts + offset] = values
+        return
+    shape = tuple(size for size, _ in starts.axes)
+    size = column.itemsize
+    cells: Array = np.ndarray(shape, column.dtype, column, (starts.base + offset) * size,
+                              tuple(stride * size for _, stride in starts.axes))
+    cells[...] = values if np.ndim(values) == 0 else values.reshape(shape)
 
 
 # ---- columns -------------------------------------------------------------------------------------------------------
@@ -251,7 +271,7 @@ def columns(root: Block, ranks: int, streams: int) -> dict[str, Array]:
     """All columns of the rows under a block of one turn, ``step`` and ``number`` worked out from the source steps."""
     total = root.counts()
     assert isinstance(total, int)
-    root.place(Even(0, total))
+    root.place(Even(0))
     parts = [leaf for leaf in leaves(root) if leaf.frame.n]
     out: dict[str, Array] = {}
     held: dict[str, Array] = {}
@@ -269,7 +289,7 @@ def columns(root: Block, ranks: int, streams: int) -> dict[str, Array]:
             _mark_step(block, begins)
     for leaf in parts:
         for j in leaf.begins():
-            begins[_where(leaf.starts, j, leaf.frame.n)] = True
+            _put(begins, leaf.starts, j, True)
         leaf.write(held)
     number = np.cumsum(begins, dtype=np.int32)
     number -= 1
@@ -281,10 +301,10 @@ def columns(root: Block, ranks: int, streams: int) -> dict[str, Array]:
 def _mark_step(block: Block, begins: Array) -> None:
     counts = block.counts()
     if isinstance(counts, int):
-        if counts:
-            begins[_where(block.starts, 0, block.frame.n)] = True
+        if counts and block.frame.n:
+            _put(begins, block.starts, 0, True)
     else:
-        begins[positions(block.starts, block.frame.n)[counts > 0]] = True
+        begins[positions(block.starts)[counts > 0]] = True
 
 
 DENSE = 4
@@ -309,8 +329,10 @@ def lane_steps(rank: Array, stream: Array, number: Array, ranks: int, streams: i
     per = max(1, CELLS // lanes)
     edges = [0] if numbers <= per else np.searchsorted(number, np.arange(0, numbers, per)).tolist()
     for i, (begin, end) in enumerate(zip(edges, [*edges[1:], rows], strict=True)):
-        lane = _lanes(rank[begin:end], stream[begin:end], streams)
-        cell = (number[begin:end] - np.int32(i * per)) * np.int64(lanes) + lane
+        cell = number[begin:end].astype(np.int64)
+        cell -= i * per
+        cell *= lanes
+        cell += _lanes(rank[begin:end], stream[begin:end], streams)
         table = np.zeros((min(per, numbers - i * per), lanes), np.bool_)
         table.reshape(-1)[cell] = True
         before = np.cumsum(table, 0, np.int32)
