@@ -71,7 +71,7 @@ def _entry(program: Program, path: Path, table: OpTable, values: dict[str, Any])
     yield f"### {name}"
     yield ""
     yield from _markdown(schedule.doc or "")
-    yield f"With {values_text([values])}, for buffers of n bytes:"
+    yield f"With {values_text([values])}:"
     yield ""
     yield from (f"* {fact}" for fact in facts_text(verify(table).facts))
     yield ""

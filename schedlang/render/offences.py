@@ -31,10 +31,10 @@ def place_of(finding: Diagnostic, table: OpTable) -> tuple[int, int, int] | None
 
 
 def numbered(findings: Iterable[Diagnostic], table: OpTable) -> dict[int, int]:
-    """For each row that an error or a warning names the number of the first such finding, counted from 1 among all."""
+    """For each row that an error names the number of the first such finding, counted from 1 among all."""
     number: dict[int, int] = {}
     for k, finding in enumerate(findings, 1):
-        if finding.severity > Severity.NOTE:
+        if finding.severity == Severity.ERROR:
             for row in rows_of(finding, table):
                 number.setdefault(row, k)
     return number

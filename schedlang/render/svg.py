@@ -27,6 +27,9 @@ _KINDS = {"send": "sent", "recv": "arrives", "reduce": "arrives and is added", "
 LEAST_WIDTH, LEAST_FAULTY = 420, 700
 """In pixels; the messages of findings need more."""
 
+TITLE_LETTER = 9
+"""The width of a letter of the title, at most on average."""
+
 MOST_FINDINGS = 3
 MOST_TITLED = 6
 """Of so many operations that share a chip the tooltip tells."""
@@ -66,29 +69,31 @@ class _Drawing:
     def __init__(self, table: OpTable, walk: Walk, wanted: range | None, findings: Sequence[Diagnostic],
                  headed: bool) -> None:
         self.table, self.walk = table, walk
+        if headed:
+            findings = [d for d in findings if d.severity == Severity.ERROR]
         self.drawn: Timeline = timeline(table, walk, wanted)
         self.number = numbered(findings, table)
-        faulty = any(d.severity == Severity.ERROR for d in findings) and headed
-        self.wide = max(self.drawn.width, LEAST_FAULTY if faulty else LEAST_WIDTH)
+        self.wide = max(self.drawn.width, LEAST_FAULTY if headed and findings else LEAST_WIDTH)
         self.head = list(self.heading(findings)) if headed else []
+        if self.head:
+            self.wide = max(self.wide, 2 * LEFT + TITLE_LETTER * width(self.head[0][1]))
         self.top = (20 if headed else 2) + 16 * len(self.head)
 
     def heading(self, findings: Sequence[Diagnostic]) -> Iterator[tuple[str, str]]:
-        """The lines on top as (class, text): what is drawn, of it which part, and what is wrong with it."""
+        """The lines on top as (class, text): what is drawn, which part of it, and the errors in it."""
         shown = [column.step for column in self.drawn.columns if column.step < len(self.walk.rounds)]
         part = ""
         if len(shown) < len(self.walk.rounds):
             part = f"; here {'step' if len(shown) == 1 else 'steps'} {shown[0]}" + (
                 f" to {shown[-1]}" if len(shown) > 1 else "")
         yield "title", title(self.table, self.walk) + part
-        errors = [(k, d) for k, d in enumerate(findings, 1) if d.severity == Severity.ERROR]
         letters = max(40, int(min(self.wide, 1200) / 6.4))
-        for k, d in errors[:MOST_FINDINGS]:
+        for k, d in enumerate(findings[:MOST_FINDINGS], 1):
             name = f" {CODES[d.code].name}" if d.code in CODES else ""
             for line in wrap(f"{k}. {d.code}{name}: {clean(d.message)}", letters, subsequent_indent="\u2003"):
                 yield "fault", line
-        if len(errors) > MOST_FINDINGS:
-            yield "fault", f"and {counted(len(errors) - MOST_FINDINGS, 'more error')}; `schedlang verify` tells all"
+        if len(findings) > MOST_FINDINGS:
+            yield "fault", f"and {counted(len(findings) - MOST_FINDINGS, 'more error')}; `schedlang verify` tells all"
 
     def lines(self) -> Iterator[str]:
         legend = list(self.legend())
@@ -227,8 +232,8 @@ class _Drawing:
         if self.number:
             yield _badge(7, 0, 1), 14, "part of finding 1"
         if len(used) > 1:
-            more = f", {len(LIGHT)} in turn" if max(used) >= len(LIGHT) else ""
-            yield "", -6, f"one colour a chunk{more}"
+            more = f", {len(LIGHT)} colours in turn" if max(used) >= len(LIGHT) else ""
+            yield "", -6, f"coloured by the number of the chunk{more}"
 
 
 def _band(band: Band, end: float) -> str:

@@ -9,7 +9,7 @@ before which they are passed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schedlang.ir.table import NONE, OpTable
@@ -65,6 +65,12 @@ def text_width(text: str) -> float:
     return LETTER * width(text)
 
 
+def _names(names: Sequence[str]) -> list[str]:
+    """Short names of buffers: those of used schedules without these, where that is clear."""
+    last = [name.rpartition(".")[2] for name in names]
+    return [short(own if last.count(own) == 1 else name) for name, own in zip(names, last, strict=True)]
+
+
 @dataclass
 class _Draft:
     """A chip before it has its place. ``side``: ``left``, ``right`` or ``wide``."""
@@ -94,6 +100,7 @@ class _Layout:
         self.column: dict[str, list[int]] = {name: getattr(table, name).tolist() for name in names}
         used = {b for name in ("buffer", "from_buffer") for b in self.column[name] if b != NONE}
         self.one_buffer = len(used) <= 1
+        self.names = _names([buffer.name for buffer in table.buffers])
         self.drafts: dict[tuple[_Lane, int], dict[tuple[object, ...], _Draft]] = defaultdict(dict)
         self.chip_of: dict[int, _Draft] = {}
         self.step_of: dict[int, int] = {}
@@ -151,7 +158,7 @@ class _Layout:
         if buffer == NONE:
             return ""
         span = f"{chunk}" if count == 1 else f"{chunk}:{chunk + count}"
-        return span if self.one_buffer else f"{short(self.table.buffers[buffer].name)}[{span}]"
+        return span if self.one_buffer else f"{self.names[buffer]}[{span}]"
 
     def sent_chunk(self, row: int) -> int:
         """The chunk that gives an operation its colour: the one that is read where the value comes from."""
@@ -188,10 +195,13 @@ class _Layout:
         self.margin = LEFT + 7.2 * len(f"rank {self.table.ranks - 1}") + 8
         if self.many_streams:
             self.margin += 10 + max(text_width(short(name)) for name in lanes)
-        self.parts: dict[int, tuple[float, float, float, float]] = {}   # widths: events, left, right, all chips
+        self.parts: dict[int, tuple[float, ...]] = {}    # widths: events, boxes aside, left, right, all chips
         in_column: dict[int, list[_Draft]] = defaultdict(list)
         for (_, step), drafts in self.drafts.items():
             in_column[step] += drafts.values()
+        # Where a lane has both messages and boxes, the boxes stand aside, so that they hide no arrows.
+        self.crowded = {step for (_, step), drafts in self.drafts.items()
+                        if len({draft.side == "wide" for draft in drafts.values()}) == 2}
         events = Counter[int]()
         for (_, step), rows in self.events.items():
             events[step] = max(events[step], len(rows))
@@ -209,9 +219,10 @@ class _Layout:
             if step == self.last and not (there or events[step]):
                 return
             gap = 42 + 6 * min(far[step] / self.table.ranks, 30) if right else 30 if left else 0
-            inner = max(left + gap + right, wide)
+            aside = wide + 12 if wide and step in self.crowded else 0
+            inner = aside + max(left + gap + right, 0 if aside else wide)
             before = EVENT * events[step] + (4 if events[step] else 0)
-            self.parts[step] = before, left, right, inner
+            self.parts[step] = before, aside, left, right, inner
             whole = before + inner + 2 * COLUMN_PAD + (30 if step in onward else 0)
             text = f"step {step}" if step != self.last else "for ever" if there else ""
             whole = max(whole, text_width(text) + 8)
@@ -223,15 +234,16 @@ class _Layout:
         for rank, stream in sorted(set(zip(self.column["rank"], self.column["stream"], strict=True))):
             lanes_of[rank].append(stream)
         stacked: dict[_Lane, int] = defaultdict(int)
-        for (lane, _), drafts in self.drafts.items():
+        for (lane, step), drafts in self.drafts.items():
             sides = Counter(draft.side for draft in drafts.values())
-            stacked[lane] = max(stacked[lane], max(sides["left"], sides["right"]) + sides["wide"])
+            messages, boxes = max(sides["left"], sides["right"]), sides["wide"]
+            stacked[lane] = max(stacked[lane], max(messages, boxes) if step in self.crowded else messages + boxes)
         tracks = self.tracks()
         self.lane_y: dict[_Lane, float] = {}
         self.gap_y: dict[int, float] = {}
         y: float = TOP
         for rank, streams in lanes_of.items():
-            self.gap_y[rank] = y + TRACK
+            self.gap_y[rank] = y
             y += TRACK * tracks[rank]
             top = y
             lanes = []
@@ -269,14 +281,14 @@ class _Layout:
 
     def chips(self) -> Iterator[tuple[_Draft, Chip]]:
         for (lane, step), drafts in self.drafts.items():
-            before, left, right, inner = self.parts[step]
+            before, aside, left, right, inner = self.parts[step]
             x = self.at[step].x + COLUMN_PAD + before
             used = Counter[str]()
             sides = Counter(draft.side for draft in drafts.values())
-            used["wide"] = max(sides["left"], sides["right"])
+            used["wide"] = 0 if aside else max(sides["left"], sides["right"])
             for draft in drafts.values():
-                start = {"left": x + left - draft.width, "right": x + inner - right,
-                         "wide": x + (inner - draft.width) / 2}[draft.side]
+                start = {"left": x + aside + left - draft.width, "right": x + inner - right,
+                         "wide": x + ((aside - 12 if aside else inner) - draft.width) / 2}[draft.side]
                 y = self.lane_y[lane] + ROW * used[draft.side]
                 used[draft.side] += 1
                 yield draft, Chip(draft.kind, draft.text, draft.chunk, step, tuple(draft.rows), start, y, draft.width)
