@@ -70,7 +70,7 @@ class Output:
 
             # On a runner of GitHub Actions, the checkout; a job may have gone into a folder of it.
             root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
-            found = listed(self.reports, self.problems.values())
+            found = listed(self.reports, self.problems.values(), root)
             if self.format == "sarif":
                 from schedlang.render import sarif
 

@@ -9,7 +9,7 @@ from schedlang.codes import CODES
 from schedlang.diagnostics import Severity
 from schedlang.render.listed import Listed, relative
 from schedlang.render.style import clean
-from schedlang.render.terminal import summary
+from schedlang.render.terminal import place, summary
 from schedlang.source import Span
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -29,7 +29,7 @@ def text(findings: Iterable[Listed], *, right: int, judged: int, unread: int, ro
 
 def _command(finding: Listed, root: str) -> str:
     d = finding.diagnostic
-    at = d.location
+    at = finding.at
     file = at.file if at is not None else finding.file
     properties: dict[str, object] = {}
     if file is not None:
@@ -45,6 +45,8 @@ def _command(finding: Listed, root: str) -> str:
         properties["col"] = at.column
     properties["title"] = f"{d.code} {CODES[d.code].name}"
     lines = [finding.message, *([finding.case] if finding.case else []), *map(str, d.notes)]
+    if finding.user is not None:
+        lines.insert(1, f"found in {place(d.location)}")
     if d.help:
         lines.append(f"help: {d.help}")
     said = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schedlang.diagnostics import Diagnostic
 from schedlang.render.style import clean
 from schedlang.render.verdict import values_text
 from schedlang.report import Report
+from schedlang.source import Location
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Listed:
 
     ``file``, ``schedule``, ``values``: what was verified, and the values of the smallest case; None and empty for what
     was found before there was a schedule. ``alike``: how many of the ``tried`` cases fail with errors of the same
-    codes.
+    codes. ``user``: where the finding's place lies outside the checkout, as in a shipped schedule, the place in the
+    checkout that uses it.
     """
 
     diagnostic: Diagnostic
@@ -29,6 +31,12 @@ class Listed:
     values: Mapping[str, Any] = field(default_factory=dict)
     alike: int = 1
     tried: int = 1
+    user: Location | None = None
+
+    @property
+    def at(self) -> Location | None:
+        """Where to show the finding."""
+        return self.user or self.diagnostic.location
 
     @property
     def message(self) -> str:
@@ -44,17 +52,26 @@ class Listed:
         return text + (f"; {self.alike - 1} more of {self.tried} cases fail alike" if text and self.alike > 1 else "")
 
 
-def listed(reports: Iterable[Report], problems: Iterable[Diagnostic]) -> list[Listed]:
+def listed(reports: Iterable[Report], problems: Iterable[Diagnostic], root: str) -> list[Listed]:
     """The findings of the smallest case of each kind of failure of a schedule, and the errors of others in lines where
     that has none; where no case fails its remarks; and what was wrong before there were schedules. Sorted by file,
     line, column and code.
 
-    Of several kinds of failure that have an error in one place, the one with the fewest ranks tells of it.
+    Of several kinds of failure that have an error in one place, the one with the fewest ranks tells of it. ``root``:
+    the folder of the checkout.
     """
     found = [Listed(d) for d in problems]
     for report in reports:
         found += _of(report)
-    return sorted(found, key=_order)
+    return sorted((replace(one, user=_user(one.diagnostic, root)) for one in found), key=_order)
+
+
+def _user(d: Diagnostic, root: str) -> Location | None:
+    """The first place in the checkout that a finding at a place outside speaks of."""
+    if d.location is None or relative(d.location.file, root) is not None:
+        return None
+    places = (note.location for note in d.notes)
+    return next((at for at in places if at is not None and relative(at.file, root) is not None), None)
 
 
 def _of(report: Report) -> Iterator[Listed]:
@@ -81,7 +98,7 @@ def _place(d: Diagnostic) -> tuple[object, ...]:
 
 
 def _order(one: Listed) -> tuple[str, int, int, str]:
-    at = one.diagnostic.location
+    at = one.at
     return (*((at.file, at.line, at.column) if at else (one.file or "", 0, 0)), one.diagnostic.code)
 
 

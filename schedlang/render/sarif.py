@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from schedlang.codes import CODES, GROUPS
-from schedlang.diagnostics import Diagnostic, Severity
+from schedlang.diagnostics import Diagnostic, Note, Severity
 from schedlang.render.json import location, plain
 from schedlang.render.listed import Listed, relative
 from schedlang.render.style import clean
@@ -74,7 +74,7 @@ def _rule(code: str, severest: Severity) -> dict[str, Any]:
 
 def _result(finding: Listed, rule: int, fingerprint: str, root: str) -> dict[str, Any]:
     d = finding.diagnostic
-    place: dict[str, Any] = {"physicalLocation": _physical(d.location, finding.file, root)}
+    place: dict[str, Any] = {"physicalLocation": _physical(finding.at, finding.file, root)}
     if finding.schedule is not None:
         place["logicalLocations"] = [{"name": finding.schedule, "kind": "function"}]
     result: dict[str, Any] = {
@@ -84,7 +84,7 @@ def _result(finding: Listed, rule: int, fingerprint: str, root: str) -> dict[str
     }
     related = [{"id": number, "message": {"text": clean(note.message)},
                 "physicalLocation": _physical(note.location, None, root)}
-               for number, note in enumerate(d.notes, 1) if note.location is not None]
+               for number, note in enumerate(_notes(finding), 1) if note.location is not None]
     if related:
         result["relatedLocations"] = related
     properties: dict[str, Any] = {"values": plain(finding.values)} if finding.values else {}
@@ -97,12 +97,17 @@ def _result(finding: Listed, rule: int, fingerprint: str, root: str) -> dict[str
     return result
 
 
+def _notes(finding: Listed) -> list[Note]:
+    d = finding.diagnostic
+    return [*d.notes, *([Note("found here", d.location)] if finding.user is not None else [])]
+
+
 def _message(finding: Listed, root: str) -> str:
     """All that is said of a finding. A note that has a place links to it: ``[ring.sched:7](1)``, the location with that
     id."""
     d = finding.diagnostic
     lines = [finding.message, *([finding.case] if finding.case else [])]
-    for number, note in enumerate(d.notes, 1):
+    for number, note in enumerate(_notes(finding), 1):
         at = note.location
         link = f" ([{_shown(at.file, root)}:{at.line}]({number}))" if at is not None else ""
         lines.append(f"note: {clean(note.message)}{link}")

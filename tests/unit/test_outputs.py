@@ -122,7 +122,7 @@ def test_each_kind_of_failure_is_told_by_its_smallest_case_and_a_place_once():
         Case({"ranks": 2}, "ok", (note("SL603", "n", at[0]),)), Case({"ranks": 3}, "faulty", (one,)),
         Case({"ranks": 4}, "faulty", (one,)), Case({"ranks": 5}, "faulty", (two, one)),
         Case({"ranks": 6}, "skipped", (error("SL207", "s"),)), Case({"ranks": 7}, "unusable", (three,))))
-    assert [(f.diagnostic.code, f.values["ranks"], f.alike, f.tried) for f in listed([report], ())] == [
+    assert [(f.diagnostic.code, f.values["ranks"], f.alike, f.tried) for f in listed([report], (), os.getcwd())] == [
         ("SL504", 3, 2, 5), ("SL221", 5, 1, 5), ("SL224", 7, 1, 5)]
 
 
@@ -131,7 +131,7 @@ def test_a_line_that_only_larger_cases_complain_of_is_listed_once():
     first, second = (error("SL504", word, span(word, text)) for word in ("one", "two"))
     report = Report("x.sched", "x", tuple(Case({"ranks": n}, "faulty", (d,)) for n, d in enumerate(
         (first, second, first, second), 2)))
-    assert [(f.diagnostic.message, f.values["ranks"], f.alike) for f in listed([report], ())] == [
+    assert [(f.diagnostic.message, f.values["ranks"], f.alike) for f in listed([report], (), os.getcwd())] == [
         ("one", 2, 4), ("two", 3, 1)]
 
 
@@ -140,13 +140,13 @@ def test_places_of_two_files_are_two_places():
     report = Report("x.sched", "x", (Case({"ranks": 3}, "faulty", (error("SL504", "a", at[0]),)),
                                      Case({"ranks": 4}, "faulty", (error("SL504", "b", at[1]),
                                                                    error("SL221", "b", at[1])))))
-    assert [f.diagnostic.message for f in listed([report], ())] == ["a", "b", "b"]
+    assert [f.diagnostic.message for f in listed([report], (), os.getcwd())] == ["a", "b", "b"]
 
 
 def test_what_is_listed_is_sorted():
     at = [Place(file, line, column) for file in ("b", "a") for line in (10, 9) for column in (3, 1)]
     problems = [*(error("SL101", "", here) for here in at), error("SL105", "no place"), error("SL103", "", at[0])]
-    found = listed((), problems)
+    found = listed((), problems, os.getcwd())
     keys = [(f.diagnostic.location and (f.diagnostic.location.file, f.diagnostic.location.line,
                                         f.diagnostic.location.column), f.diagnostic.code) for f in found]
     assert keys[0] == (None, "SL105") and keys[1:] == sorted(keys[1:]) and len(keys) == len(at) + 2
@@ -264,6 +264,33 @@ def test_a_file_elsewhere_goes_by_its_whole_path(log, tmp_path, monkeypatch):
     assert uri(log("../lost.sched")[1]["results"][0]) == "lost.sched"
 
 
+LIBRARY_USER = """\
+schedule user(ranks):
+    collective allreduce(sum)
+    chunks ranks
+    verify ranks in [3]
+    buffer tmp[ranks]
+    use ring() on 0..ranks for data=tmp[0:ranks]
+"""
+
+
+def test_a_finding_in_a_shipped_schedule_is_shown_where_that_is_used(call, log):
+    write("user.sched", LIBRARY_USER)
+    status, run = log("user.sched")
+    (result,) = [r for r in run["results"] if r["level"] == "error" and r["ruleId"] == "SL403"]
+    lines = result["message"]["text"].splitlines()
+    assert status == 1 and uri(result) == "user.sched" and region(result)["startLine"] == 6
+    *_, here = result["relatedLocations"]
+    assert here["message"]["text"] == "found here" and lines[-2].startswith("note: found here ([")
+    address = here["physicalLocation"]["artifactLocation"]
+    assert "uriBaseId" not in address and address["uri"].endswith("/allreduce/ring.sched")
+    assert f"]({here['id']}))" in lines[-2]
+    commands = call("verify", "user.sched", "--format", "github")[1].splitlines()[:-1]
+    (properties, message), = [(p, m) for _, p, m in map(parsed, commands) if p["title"].startswith("SL403")]
+    assert (properties["file"], properties["line"]) == ("user.sched", "6")
+    assert re.match(r"found in /.*/allreduce/ring.sched:\d+:\d+$", message.splitlines()[1])
+
+
 def test_what_is_wrong_before_there_is_a_schedule(log):
     write("a/broken.sched", "schedule broken(:\n")
     write("a/lost.sched", LOST)
@@ -280,7 +307,7 @@ def test_what_is_wrong_before_there_is_a_schedule(log):
 
 def test_a_finding_without_a_place_lies_in_the_file():
     report = Report("x.sched", "x", (Case({}, "unusable", (error("SL206", "m"),)),))
-    document = sarif.document(listed([report], ()), status=2, root=os.getcwd(), sends="default")
+    document = sarif.document(listed([report], (), os.getcwd()), status=2, root=os.getcwd(), sends="default")
     VALID.validate(document)
     (result,) = document["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"] == {
