@@ -315,6 +315,23 @@ def test_matrix_counts(p: int) -> None:
             assert (v.facts["rounds"], elements(v)) == (rounds, figures), (name, shape)
 
 
+@pytest.mark.parametrize("p", [1, 2, 5, 8])
+def test_bruck_matrix_counts(p: int) -> None:
+    """A part whose distance to go has bit k set moves on in round k, having gone the bits below."""
+    for shape, counts in matrices(p).items():
+        moved = np.zeros((p, p), np.int64)       # moved[a][b]: from rank a to rank b
+        for s, d in np.ndindex(p, p):
+            far = (d - s) % p
+            for k in range(far.bit_length()):
+                if far >> k & 1:
+                    at = s + far % (1 << k)
+                    moved[at % p, (at + (1 << k)) % p] += counts[s, d]
+        v = verdict("alltoallv/bruck.sched", p, counts=counts)
+        assert v.ok, shape
+        assert (v.facts["rounds"], v.facts["messages_most"]) == (log(p), log(p))
+        assert elements(v) == (moved.sum(1).max(), moved.sum(0).max(), moved.max()), shape
+
+
 @pytest.mark.parametrize(("nodes", "gpus"), WORLDS)
 def test_hierarchical_matrix_counts(nodes: int, gpus: int) -> None:
     """A part goes to the GPU of its rail unless it is there, then to its node unless it is there."""

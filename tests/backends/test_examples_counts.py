@@ -15,7 +15,8 @@ from tests.backends.worlds import assert_same_bits, some_inputs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VECTOR = ["allgatherv/direct", "allgatherv/ring", "reduce_scatterv/direct", "reduce_scatterv/ring"]
-MATRIX = [("alltoallv/direct", {}), ("alltoallv/pairwise", {}), ("alltoallv/hierarchical", {"nodes": 2, "gpus": 3}),
+MATRIX = [("alltoallv/bruck", {}), ("alltoallv/direct", {}), ("alltoallv/pairwise", {}),
+          ("alltoallv/hierarchical", {"nodes": 2, "gpus": 3}),
           ("alltoallv/hierarchical", {"nodes": 3, "gpus": 2}), ("alltoallv/hierarchical", {"nodes": 6, "gpus": 1})]
 
 
@@ -77,6 +78,6 @@ def test_matrix(file: str, params: dict[str, int], shape: str) -> None:
 
 def test_single_rank_all_to_all_v() -> None:
     for count in (0, 3):
-        for file, params in (("alltoallv/direct", {}), ("alltoallv/pairwise", {}),
+        for file, params in (("alltoallv/bruck", {}), ("alltoallv/direct", {}), ("alltoallv/pairwise", {}),
                              ("alltoallv/hierarchical", {"nodes": 1, "gpus": 1})):
             assert_right(table_for(file, [[count]], **params), np.array([[count]]))
