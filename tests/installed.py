@@ -38,6 +38,7 @@ ring = str(library / "allreduce" / "ring.sched")
 command("verify", ring, "--ranks", "4")
 command("run", ring, "--ranks", "4", "--elements", "10", "--check")
 command("explain", "SL305")
+assert "</html>" in command("show", ring, "--ranks", "4", "--format", "html")
 assert command("--version").startswith("schedlang ")
 with tempfile.TemporaryDirectory() as folder:
     mine = Path(folder) / "pair.sched"
