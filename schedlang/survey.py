@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from schedlang.codes import CODES, UNUSABLE
-from schedlang.diagnostics import Diagnostic, Severity
+from schedlang.diagnostics import Diagnostic, Note, Severity
 from schedlang.report import Case, Report, Status
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, f
     found = tuple(_cases(program, name, told, op, max_ops, sends, require_agreement))
     if all(case.status == "skipped" for case in found):
         found = tuple(replace(case, status="unusable") for case in found)
-    return Report(file, name, found, made_up)
+    return Report(file, name, _weighed(found), made_up)
 
 
 def _told(cases: Iterable[Mapping[str, Any]],
@@ -59,6 +60,34 @@ def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: 
             yield Case(values, _unexpanded(findings), tuple(findings))
         else:
             yield judge(table, values, findings, sends=sends, require_agreement=require_agreement)
+
+
+_USELESS = ("SL607", "SL608")
+
+
+def _weighed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The cases; what is useless for some sizes only is noted there, and no reason for a warning: the same lines serve
+    the other sizes."""
+    judged = [case for case in cases if case.status == "ok" and case.values.get("ranks") != 1]
+
+    def place(d: Diagnostic) -> tuple[Any, ...]:
+        return d.code, *((d.location.file, d.location.line, d.location.column) if d.location is not None else ())
+
+    def places(case: Case) -> set[Any]:
+        return {place(d) for d in case.diagnostics if d.code in _USELESS}
+
+    often = Counter(one for case in judged for one in places(case))
+    if all(times == len(judged) for times in often.values()):
+        return cases
+
+    def weighed(d: Diagnostic) -> Diagnostic:
+        times = often.get(place(d), 0)
+        if d.code not in _USELESS or times == len(judged):
+            return d
+        told = Note(f"so in {times} of the {len(judged)} cases with several ranks")
+        return replace(d, severity=Severity.NOTE, notes=(*d.notes, told))
+
+    return tuple(replace(case, diagnostics=tuple(map(weighed, case.diagnostics))) for case in cases)
 
 
 def _unexpanded(findings: Iterable[Diagnostic]) -> Status:

@@ -15,7 +15,7 @@ from schedlang.verify.sends import Sends
 from tests.comparison import MODELS, compare
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.sched"))
-MARK = re.compile(r"#!\s*(SL\d{3}|facts)(?::\s*(.*?))?\s*$")
+MARK = re.compile(r"#!\s*(SL\d{3}|facts)(?::\s*(.*?))?\s*(?=#!|$)")
 
 
 @dataclass
@@ -32,7 +32,7 @@ def read_case(path: Path) -> Case:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if head := re.fullmatch(r"# ([a-z-]+)(?::\s*(.*))?", line):
             case.options[head[1]] = head[2] or ""
-        if mark := MARK.search(line):
+        for mark in MARK.finditer(line):
             if mark[1] == "facts":
                 case.facts.update(pair.split("=") for pair in mark[2].split())
             else:

@@ -18,11 +18,13 @@ from schedlang.verify import barrier, deadlock, facts, matching, races
 from schedlang.verify.dataflow import judge
 from schedlang.verify.ensures import ensured
 from schedlang.verify.lengths import elements, shorter_parts
+from schedlang.verify.remarks import remarks
 from schedlang.verify.sends import DEFAULT, Sends, depth_words
 from schedlang.verify.steps import steps
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.order import Order, order
 from schedlang.verify.timing.rounds import critical_path
+from schedlang.verify.useless import useless
 from schedlang.verify.values.carriers import Carriers, carriers
 from schedlang.verify.values.conditions import Conditions, conditions
 from schedlang.verify.values.walk import Program
@@ -101,7 +103,8 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
     if not settled:
         return report.verdict("values depend on timing")
     moving = carriers(table, matched, found, before_after.locations, ill)
-    _values(report, moving, before_after, require_agreement)
+    alone = int(matched.lanes.per_rank(table.ranks).max()) < 2
+    _values(report, moving, before_after, alone, require_agreement)
     return report.verdict("")
 
 
@@ -144,8 +147,9 @@ def _costs(table: OpTable, matched: Matching, found: Order) -> dict[str, Any]:
     return {**costs, **facts.traffic(table), "least_depth": deadlock.least_depth(table, matched, found)}
 
 
-def _values(report: _Report, moving: Carriers, before_after: Conditions, require_agreement: bool) -> None:
-    """The proofs about values: initialisation, postcondition, lengths, agreement."""
+def _values(report: _Report, moving: Carriers, before_after: Conditions, alone: bool, require_agreement: bool) -> None:
+    """The proofs about values: initialisation, postcondition, lengths, agreement; and what is useless. ``alone``: every
+    rank has one stream."""
     table = report.table
     kind = COLLECTIVES[table.collective.name]
     unfit = ensured(table, before_after)
@@ -185,3 +189,6 @@ def _values(report: _Report, moving: Carriers, before_after: Conditions, require
         if require_agreement:
             differs = replace(differs, severity=Severity.ERROR)
         report.add("agreement", [differs], "failed")
+    if all(d.severity < Severity.ERROR for d in report.diagnostics):
+        idle = useless(table, program, before_after, held.repeats, report.sends, alone=alone)
+        report.diagnostics += remarks(table, program, before_after, idle) if idle is not None else ()

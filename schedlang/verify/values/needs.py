@@ -24,9 +24,9 @@ class Needs:
 
 def needs(program: Program, conditions: Conditions, idle: Array | None = None, moved: Array | None = None,
           stored: Array | None = None) -> Needs:
-    """What the results need, and what else is to stay as it is: the values of carriers ``moved``, the stores of those in
-    ``stored``. The stores of ``idle`` carriers change nothing, and are taken not to happen. All are bool, one entry a
-    carrier; None: of none.
+    """What the results need, and what else is to stay as it is: the values that carriers ``moved`` bring, the stores of
+    those in ``stored``. The stores of ``idle`` carriers change nothing, and are taken not to happen. All are bool, one
+    entry a carrier; None: of none.
 
     A reduction needs the value that it is combined with. Places without elements need everything: that they are empty
     depends on the counts.
