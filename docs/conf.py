@@ -18,11 +18,17 @@ version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "findings", "reference/generated/*.md"]   # parts of pages; those in folders are pages
+exclude_patterns = ["_build", "findings", "reference/generated/*.md"]  # parts of pages; those in folders are pages
 highlight_language = "none"
+pygments_style = "friendly"
+smartquotes = False     # they make one dash of the two of an option
 html_extra_path = ["reference/generated/extra"]      # pictures, and the pages that step through them
 html_theme = "alabaster"
-html_theme_options = {"description": "schedules of collective communication", "fixed_sidebar": True}
+html_show_copyright = False
+html_theme_options = {
+    "description": "schedules of collective communication", "fixed_sidebar": True,
+    "page_width": "1200px", "body_max_width": "920px", "code_font_size": "0.8em",       # so that a line of output fits
+}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 

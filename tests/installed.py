@@ -34,6 +34,9 @@ def command(*arguments: str, status: int = 0) -> str:
 library = Path(str(resources.files("schedlang"))) / "library"
 if "site-packages" in str(library):
     assert {f.suffix for f in library.rglob("*") if f.is_file()} == {".sched"}, "only schedules are installed"
+    from pygments.lexers import find_lexer_class_for_filename
+
+    assert find_lexer_class_for_filename("ring.sched").name == "schedlang", "Pygments does not find the lexer"
 ring = str(library / "allreduce" / "ring.sched")
 command("verify", ring, "--ranks", "4")
 command("run", ring, "--ranks", "4", "--elements", "10", "--check")

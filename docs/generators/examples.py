@@ -17,7 +17,7 @@ from schedlang.cli.main import main
 from schedlang.diagnostics import SchedError
 
 FOLDER = Path(__file__).parents[1] / "findings"
-WIDTH = 100
+WIDTH = 104
 _FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.M | re.S)
 _MENDED = "## Mended\n"
 

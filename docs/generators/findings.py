@@ -14,7 +14,7 @@ def _table() -> str:
     lines: list[str] = []
     for title, codes in GROUPS.items():
         lines += [f"## {title}", "", "| code | name | |", "|---|---|---|"]
-        lines += [f"| {{doc}}`generated/findings/{c.code}` | `{c.name}` | {c.summary} |" for c in codes]
+        lines += [f"| {{doc}}`{c.code} <generated/findings/{c.code}>` | `{c.name}` | {c.summary} |" for c in codes]
         lines += [""]
     lines += ["```{toctree}", ":hidden:", "", *(f"generated/findings/{code}" for code in CODES), "```"]
     return "\n".join(lines) + "\n"

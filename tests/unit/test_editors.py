@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
+from schedlang.cli.main import main
 from schedlang.editors import textmate
 from schedlang.editors.pygments import SchedLexer
 from schedlang.editors.rules import Kind, Region, states
@@ -123,3 +125,16 @@ def test_no_command_imports_pygments(shipped):
     for command in (["verify", str(shipped), "--ranks", "3"], ["explain", "SL305"], ["fmt", "--check", str(shipped)]):
         done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, (command, done.stderr)
+
+
+def test_the_problem_matcher_of_the_page_on_editors_reads_findings(tmp_path, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "editors.md").read_text(encoding="utf-8")
+    (tasks,) = re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)
+    pattern = json.loads(tasks)["tasks"][0]["problemMatcher"]["pattern"]
+    (tmp_path / "x.sched").write_text("schedule x(ranks):\n    collective broadcast(0)\n    send data[0] from 0 to 0\n")
+    main(["verify", str(tmp_path / "x.sched"), "--ranks", "2", "--format", "concise"])
+    found = re.search(pattern["regexp"], capsys.readouterr().out, re.M)
+    assert [found[pattern[k]] for k in ("file", "line", "severity", "code")] == [
+        str(tmp_path / "x.sched"), "3", "error", "SL224"]
+    for written in re.findall(r"^cat > (?:package|language)\.json <<'END'\n(.*?)^END$", page, re.M | re.S):
+        json.loads(written)

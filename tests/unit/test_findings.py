@@ -18,7 +18,7 @@ def test_every_code_has_an_example():
     lacking, unknown = sorted(CODES.keys() - WRITTEN), sorted(WRITTEN - CODES.keys())
     assert not lacking, (
         f"no example of {', '.join(lacking)}: write docs/findings/{lacking[0]}.md, which shows a schedule that gives "
-        "this finding, the command, and the same mended; docs/findings/README.md says how, docs/findings/SL305.md is one")
+        "this finding, the command, and the same mended; docs/findings/README.md says how, SL305.md there is one")
     assert not unknown, f"examples of codes that do not exist: {', '.join(unknown)}"
 
 
@@ -67,7 +67,7 @@ def test_an_example_that_is_not_written_as_it_should_be(text, why, tmp_path, mon
 
 def test_the_pages():
     table = findings._table()
-    assert all(f"generated/findings/{code}`" in table for code in CODES)
+    assert all(f"`{code} <generated/findings/{code}>`" in table for code in CODES)
     page = findings._page(CODES["SL305"])
     assert page.startswith("# SL305 deadlock\n") and page.count("\n## ") == 3
     assert ":caption: shift.sched" in page and "error[SL305]" in page and "\nok  shift.sched::shift  ranks 4\n" in page
