@@ -36,7 +36,8 @@ def test_a_clone_has_the_folders_inside_the_package(link, folder):
 def test_what_a_wheel_holds():
     builder = pytest.importorskip("hatchling.builders.wheel", reason="no hatchling; .ci/run builds the wheel")
     held = {file.distribution_path for file in builder.WheelBuilder(str(ROOT)).recurse_included_files()}
-    assert {"schedlang/grammars/sched.lark", "schedlang/grammars/sched.tmLanguage.json", "schedlang/backends/numpy/__init__.py", "schedlang/py.typed",
+    assert {"schedlang/grammars/sched.lark", "schedlang/grammars/sched.tmLanguage.json",
+            "schedlang/backends/numpy/__init__.py", "schedlang/py.typed",
             "schedlang/library/allreduce/ring.sched", "schedlang/cli/main.py", "schedlang/render/page/page.js"} <= held
     assert all(path.startswith("schedlang/") for path in held), "nothing but our own package is installed"
     assert {Path(path).suffix for path in held if path.startswith("schedlang/library/")} == {".sched"}
