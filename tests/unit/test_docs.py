@@ -8,7 +8,7 @@ import pytest
 from generators import options
 
 from schedlang.cli import main
-from schedlang.expand import cases, expand, load_text
+from schedlang.expand import cases, expand, load_program, load_text
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 from schedlang.source import Source
 from schedlang.syntax import format_file, parse, tables
@@ -78,6 +78,18 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"^```\{(?:literal)?include\} (\S+)$", text, re.M):
         made = "generated" in target        # by the build; only pages of the documentation have such parts
         assert page.parts[0] == "docs" if made else (ROOT / page.parent / target).exists(), target
+
+
+def test_the_page_on_schedules_shows_each_of_them():
+    made = generator("schedules").pages()
+    page = made.pop("schedules.md")
+    names = [name for path in (ROOT / "examples").rglob("*.sched") for name in load_program(str(path)).names]
+    assert sorted(re.findall(r"^### (\w+)$", page, re.M)) == sorted(names) and len(set(names)) == len(names)
+    assert set(made) == {f"extra/pictures/{name}.{form}" for name in names for form in ("svg", "html")}
+    assert set(re.findall(r'"(pictures/[^"]+)"', page)) == {name.removeprefix("extra/") for name in made}
+    for path in re.findall(r"^```\{literalinclude\} /\.\./(\S+)$", page, re.M):
+        assert (ROOT / path).exists()
+    assert not any(str(ROOT) in text for text in (page, *made.values())), "no path of the machine that builds it"
 
 
 def test_the_language_page_names_everything():

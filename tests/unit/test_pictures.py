@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from schedlang.cli.main import main
 from schedlang.expand import cases, expand, load_program, load_text
@@ -23,6 +25,7 @@ from schedlang.render.html import html
 from schedlang.render.svg import svg
 from schedlang.render.timeline import TooLarge, timeline
 from schedlang.verify import verify
+from tests.strategies import arbitrary_tables, tables
 from tests.tables import allreduce, ring
 
 ROOT = Path(__file__).parents[2]
@@ -374,3 +377,17 @@ def test_the_layout_refuses_what_is_too_large():
     with pytest.raises(TooLarge, match="too many for a readable picture"):
         timeline(table, walk(table))
     assert len(timeline(table, walk(table), range(3)).arrows) == 150
+
+
+# ---- any table -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.one_of(tables(), arbitrary_tables()))
+def test_whatever_is_a_table_can_be_drawn(table):
+    walked, findings = walk(table), verify(table).diagnostics
+    root = drawn(table)
+    assert len(having(root, "stuck")) == len(walked.stuck)
+    assert len([e for e in having(root, "arrow") if not {"away"} & set(e.get("class").split())]) == len(
+        [row for row in walked.sender if any(row in step.rows for step in walked.rounds)])
+    assert Page(html(table, walked, None, findings)).data["complete"]
