@@ -204,6 +204,26 @@ def test_all_cases_of_the_tests_make_a_valid_log(call, log, monkeypatch):
         assert (at["startLine"], at["startColumn"]) <= (at["endLine"], at["endColumn"])
 
 
+def objects(value, path=()):
+    """All objects of a document, but for bags of properties, which may hold anything."""
+    if isinstance(value, dict) and "properties" not in path:
+        yield value
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from objects(part, (*path, key))
+
+
+def test_the_schema_lets_nothing_else_pass(call):
+    document = json.loads(call("verify", write("lost.sched", LOST), "none.sched", "--format", "sarif")[1])
+    there = list(objects(document))
+    assert VALID.is_valid(document) and len(there) > 20
+    for one in there:
+        one["more"] = 1
+        assert not VALID.is_valid(document), one
+        del one["more"]
+    assert VALID.is_valid(document)
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_every_rule_is_valid(code):
     document = sarif.document([Listed(warning(code, "m", Place("x.sched", 1)))], status=0, root="/", sends="default")
