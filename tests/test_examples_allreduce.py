@@ -100,7 +100,7 @@ def test_closed_form(example: str) -> None:
         assert v.facts["rounds"] == rounds(p), p
         assert (bytes_sent(v), share(v, "received_most"), share(v, "link_most")) == (sent(p), sent(p), link(p)), p
         assert v.facts["messages"] == messages(p), p
-        assert v.facts["peak_scratch"] == (p if example == "all_pairs_one_shot" else 0), p
+        assert v.facts["peak_scratch"] == (p if example == "all_pairs_one_shot" and p > 1 else 0), p
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
