@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from generators.examples import FOLDER, example
+import re
+
+from generators.examples import FOLDER, Part, example
 from schedlang.codes import CODES, FAULTY, GROUPS, Code
 
 
@@ -21,19 +23,22 @@ def _table() -> str:
 
 
 def _page(code: Code) -> str:
-    status = "1: the schedule is faulty" if code.exit == FAULTY else "2: the input cannot be used"
-    return "\n".join([
-        f"# {code.code} {code.name}", "",
-        f"*{code.summary}* As an error it ends a command with status {status}.", "",
-        *_paragraphs(code.detail),
-        "## How to mend it", "", *_paragraphs(code.mend), *_example(code)]) + "\n"
+    parts = example(code.code) if (FOLDER / f"{code.code}.md").exists() else None     # a test demands one
+    lines = [f"# {code.code} {code.name}", "", f"*{code.summary}* {_weight(code, parts)}", ""]
+    lines += [*_paragraphs(code.detail), "## How to mend it", "", *_paragraphs(code.mend)]
+    if parts is not None:
+        wrong, mended = parts
+        lines += ["## An example", "", wrong.markdown, "", "## The example, mended", "", mended.markdown]
+    return "\n".join(lines) + "\n"
 
 
-def _example(code: Code) -> list[str]:
-    if not (FOLDER / f"{code.code}.md").exists():       # a test demands one; a page without is better than no pages
-        return []
-    wrong, mended = example(code.code)
-    return ["## An example", "", wrong.markdown, "", "## The example, mended", "", mended.markdown]
+def _weight(code: Code, parts: tuple[Part, Part] | None) -> str:
+    """What the finding means for a command, by what it is in the example."""
+    shown = re.search(rf"(warning|note)\[{code.code}\]", parts[0].runs[-1].output) if parts is not None else None
+    if shown is not None:
+        return f"It is a {shown[1]}, and leaves the exit status of a command as it is."
+    return ("It ends a command with status "
+            f"{'1: the schedule is faulty' if code.exit == FAULTY else '2: the input cannot be used'}.")
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -49,6 +54,5 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _language(code: list[str]) -> str:
-    if code[0].startswith("{"):
-        return "json"
-    return "none" if code[0].startswith("schedlang ") or any("..." in line for line in code) else "sched"
+    plain = code[0].startswith(("schedlang ", "{")) or any("..." in line for line in code)
+    return "none" if plain else "sched"
