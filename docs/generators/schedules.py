@@ -34,8 +34,9 @@ def pages() -> dict[str, str]:
             table, values = picture_case(program, name)
             entries.setdefault(table.collective.name, []).append("\n".join(_entry(program, path, table, values)))
             walked, found = walk(table), verify(table).diagnostics
-            made[f"extra/pictures/{name}.svg"] = svg(table, walked, None, found)
-            made[f"extra/pictures/{name}.html"] = html(table, walked, None, found).replace(f"{EXAMPLES.parent}/", "")
+            for form, render in (("svg", svg), ("html", html)):
+                drawn = render(table, walked, None, found)
+                made[f"extra/pictures/{name}.{form}"] = drawn.replace(f"{EXAMPLES.parent}/", "")
     lines: list[str] = []
     for collective in COLLECTIVES:
         if collective in entries:

@@ -48,8 +48,9 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     if rank is not None and rank >= table.ranks:
         raise bad_option(f"--rank {rank}: {table.name} has the ranks 0 to {table.ranks - 1}")
     if rank is None and len(table) > MAX_ROWS:
+        help = "show fewer ranks" + (", or one rank with --rank R" if form == "text" else "")
         raise SchedError(error("SL208", f"{table.name} has {len(table):,} operations, too many to draw "
-                                        f"(at most {MAX_ROWS:,})", help="show fewer ranks" + (", or one rank with --rank R" if form == "text" else "")))
+                                        f"(at most {MAX_ROWS:,})", help=help))
     walked = walk(table) if rank is None else None
     count = len(walked.rounds) if walked is not None else int(table.step[table.rank == rank].max(initial=-1)) + 1
     if wanted is not None and not range(wanted.start, min(wanted.stop, count)):

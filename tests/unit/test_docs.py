@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from generators import options
+from generators import schedules as gallery
 
 from schedlang.cli import main
 from schedlang.expand import cases, expand, load_program, load_text
@@ -81,7 +82,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_page_on_schedules_shows_each_of_them():
-    made = generator("schedules").pages()
+    made = gallery.pages()
     page = made.pop("schedules.md")
     names = [name for path in (ROOT / "examples").rglob("*.sched") for name in load_program(str(path)).names]
     assert sorted(re.findall(r"^### (\w+)$", page, re.M)) == sorted(names) and len(set(names)) == len(names)
