@@ -14,6 +14,7 @@ from schedlang.ir.table import Collective, OpTable
 
 if TYPE_CHECKING:
     from schedlang.backend import Backend
+    from schedlang.diff import Difference
     from schedlang.verify import Verdict
     from schedlang.verify.sends import Sends
 
@@ -107,6 +108,13 @@ class Schedule:
         if model not in self._verdicts:
             self._verdicts[model] = verify(self.table, sends=model)
         return self._verdicts[model]
+
+    def diff(self, other: Schedule) -> Difference:
+        """What this schedule and another have in common: the same operations, the same bits, the same results, or not
+        even these; and what each costs: see :func:`schedlang.diff.diff`. Raises SchedError (SL208)."""
+        from schedlang.diff import diff
+
+        return diff(self.table, other.table)
 
     @cached_property
     def _verdicts(self) -> dict[Sends, Verdict]:

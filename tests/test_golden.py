@@ -27,6 +27,10 @@ COMMANDS = {
     "json_table": "compile examples/broadcast/staged_chain.sched --ranks 2 -p k=1 --target json",
     "json_custom": "compile examples/custom/scan.sched --ranks 2 --target json",
     "explain": "explain deadlock",
+    "diff_order": "diff examples/allreduce/ring.sched tests/sketches/recursive_doubling.sched --ranks 4",
+    "diff_ranges": "diff examples/allreduce/ring.sched tests/cases/one_shot_disagrees.sched --ranks 2..5",
+    "diff_faulty": "diff tests/cases/cycle_send_then_recv.sched tests/cases/inplace_gather.sched --ranks 3",
+    "diff_json": "diff tests/sketches/bcast_sag.sched tests/sketches/staged_chain.sched --ranks 4 -b k=2 --format json",
 }
 
 

@@ -46,7 +46,8 @@ class Rows:
         self.table = table
         self.lanes = Lanes(table)
         self.lane = self.lanes.lane
-        self.partner = match(table).partner
+        self.matching = match(table)
+        self.partner = self.matching.partner
         waits, made = records(table)
         self.record = np.full(len(table), NONE, np.int64)
         self.record[waits] = made
@@ -99,10 +100,13 @@ class Rows:
 
     def rows(self, c: Colours) -> Array:
         """What each row is like: what it does, where, and with whom."""
-        t, step = self.table, np.append(self.table.step, NONE)
-        lane = np.append(self.lane, NONE)
-        return mix(self.does, c.buffers[t.buffer], c.buffers[t.from_buffer], c.connections[self.connection],
-                    c.lanes[lane[self.partner]], step[self.partner], c.lanes[lane[self.record]], step[self.record])
+        step, lane = np.append(self.table.step, NONE), np.append(self.lane, NONE)
+        return mix(self.alone(c), c.connections[self.connection], c.lanes[lane[self.partner]], step[self.partner],
+                   c.lanes[lane[self.record]], step[self.record])
+
+    def alone(self, c: Colours) -> Array:
+        """What each row is like, whatever it meets."""
+        return mix(self.does, c.buffers[self.table.buffer], c.buffers[self.table.from_buffer])
 
     def steps(self, rows: Array) -> Array:
         """What each step of each lane is like, by its node."""

@@ -29,7 +29,8 @@ TRIES = 200
 
 def difference(a: OpTable, b: OpTable) -> tuple[Note, ...]:
     """The first thing in which the operations of two legal tables differ, in words for A and for B; empty where they
-    are the same."""
+    are the same. Tables with other faults are compared like any, but where it is not settled which send goes with which
+    receive (SL304) equal ones may count as different."""
     found = _worlds(a, b)
     if found:
         return found

@@ -145,10 +145,11 @@ def _costs(d: Difference, style: Style) -> Iterator[str]:
         here, there = (_shown(side.facts.get(key)) for side in (d.a, d.b))
         if here or there:
             rows.append((label, here or "-", there or "-"))
-    wide = [max(columns(row[k]) for row in rows) for k in range(2)]
+    wide = [max(columns(row[k]) for row in rows) for k in range(3)]
     for number, (label, here, there) in enumerate(rows):
-        line = f"{label:<{wide[0]}}  {here:>{wide[1]}}  "
-        yield f"  {line}{there}" if not number or here == there else f"  {line}{style('changed', there)}"
+        gap = " " * (2 + wide[2] - columns(there))
+        same = number == 0 or here == there
+        yield f"  {label:<{wide[0]}}  {here:>{wide[1]}}{gap}{there if same else style('changed', there)}"
 
 
 def _shown(value: Any) -> str:
