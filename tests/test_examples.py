@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from schedlang.diagnostics import Severity
 from schedlang.expand import cases, expand, load_program
 from schedlang.verify import verify
 from tests.closed_forms import EXAMPLES
@@ -23,6 +24,7 @@ def test_its_own_verify_line(path: Path) -> None:
             assert table is not None, findings
             v = verify(table)
             assert v.ok, (case, v.diagnostics)
+            assert all(d.severity < Severity.WARNING for d in v.diagnostics), (case, v.diagnostics)
             assert v.facts.get("agreement") in (True, None), case
 
 
