@@ -38,7 +38,7 @@ MAX_CHIPS, MAX_WIDTH, MAX_HEIGHT = 4_000, 24_000, 12_000
 LETTER = 6.7
 """The width of a letter in a chip."""
 
-LONGEST = 14
+LONGEST = 16
 """So many letters of a name are shown."""
 
 ROW, LANE_PAD, BAND_PAD, TRACK, EVENT = 20, 3, 7, 5, 10
