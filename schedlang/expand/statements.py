@@ -18,12 +18,19 @@ from schedlang.expand.program import Module, did_you_mean
 from schedlang.expand.values import Array, Col, Interval, Items, Value, bounds, column, fitting, kind
 from schedlang.ir.table import NONE, Buffer, OpTable, Site
 from schedlang.ir.words import numbered
+from schedlang.memory import available, gigabytes
 from schedlang.source import Span
 from schedlang.syntax import tree as t
 
 MAIN = "main"
 STREAM, CHAN, RANK = "$stream", "$chan", "$rank"
 """The names under which a frame holds the current stream and chan (indices into the streams) and the rank of `on`."""
+
+MANY_ROWS = 1 << 22
+"""From so many rows on it is asked whether they fit into memory."""
+
+ROW = 32
+"""Bytes that a row takes at least while a table is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +258,17 @@ class Statements:
                 span,
                 frame,
                 help="a larger limit can be set with --max-ops",
+                final=True,
+            )
+        room = available() if self.rows > MANY_ROWS else None
+        if room is not None and self.rows * ROW > room:
+            raise fail(
+                "SL208",
+                f"with this statement the schedule has {self.rows:,} operations, which take more than "
+                f"{gigabytes(self.rows * ROW)} of memory; {gigabytes(room)} are available",
+                span,
+                frame,
+                help="take fewer ranks or chunks, or a machine with more memory",
                 final=True,
             )
 

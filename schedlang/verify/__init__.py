@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from schedlang.diagnostics import Diagnostic, Severity
+from schedlang.diagnostics import Diagnostic, SchedError, Severity, error
 from schedlang.ir import legal
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES
-from schedlang.verify import barrier, deadlock, facts, matching, races
+from schedlang.verify import barrier, deadlock, facts, matching, races, room
 from schedlang.verify.dataflow import judge
 from schedlang.verify.ensures import ensured
 from schedlang.verify.lengths import elements, shorter_parts
@@ -28,6 +28,9 @@ from schedlang.verify.useless import useless
 from schedlang.verify.values.carriers import Carriers, carriers
 from schedlang.verify.values.conditions import Conditions, conditions
 from schedlang.verify.values.walk import Program
+
+if TYPE_CHECKING:
+    from schedlang.verify.arithmetic import Arithmetic
 
 __all__ = ["DEFAULT", "Proof", "Sends", "Verdict", "verify"]
 
@@ -73,15 +76,20 @@ class Verdict:
         return found
 
 
-def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = False) -> Verdict:
+def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = False, dtype: str | None = None,
+           accumulate: str | None = None) -> Verdict:
     """Prove a table right, or say what is wrong with it.
 
     A proof is judged where those before it make it meaningful: values only in an order that exists and is settled.
-    With ``require_agreement`` ranks that may end with different bits are an error.
+    With ``require_agreement`` ranks that may end with different bits are an error. ``dtype``: say, too, what sums and
+    products do in this dtype, held in ``accumulate`` meanwhile; both are names (see :mod:`schedlang.running.dtypes`).
+    Raises SchedError SL803 for names that cannot be used.
     """
-    report = _Report(table, sends)
+    report = _Report(table, sends, _arithmetic(dtype, accumulate))
     if not report.judge("form", legal.check(table)):
         return report.verdict("the table is not well-formed")
+    if not report.judge("form", room.check(table)):
+        return report.verdict("there is not memory enough")
     matched = matching.match(table, sends)
     before_after = conditions(table)
     ill = steps(table, matched.lanes, before_after)
@@ -112,11 +120,22 @@ PROOFS = ("form", "steps", "matching", "deadlock", "races", "initialisation", "p
 """The properties a verdict speaks of, in order; for a barrier `barrier` stands in place of the last three."""
 
 
+def _arithmetic(dtype: str | None, accumulate: str | None) -> Arithmetic | None:
+    if dtype is None:
+        if accumulate is not None:
+            raise SchedError(error("SL803", f"accumulating in {accumulate} says something only beside a dtype",
+                                   help="give the dtype of inputs and results, too"))
+        return None
+    from schedlang.verify.arithmetic import Arithmetic  # with ml_dtypes, which takes its time
+
+    return Arithmetic.of(dtype, accumulate)
+
+
 class _Report:
     """A verdict in the making."""
 
-    def __init__(self, table: OpTable, sends: Sends) -> None:
-        self.table, self.sends = table, sends
+    def __init__(self, table: OpTable, sends: Sends, arithmetic: Arithmetic | None) -> None:
+        self.table, self.sends, self.arithmetic = table, sends, arithmetic
         self.proofs: dict[str, Proof] = {}
         self.diagnostics: list[Diagnostic] = []
         self.facts: dict[str, Any] = {}
@@ -192,3 +211,9 @@ def _values(report: _Report, moving: Carriers, before_after: Conditions, alone: 
     if all(d.severity < Severity.ERROR for d in report.diagnostics):
         idle = useless(table, program, before_after, held.repeats, report.sends, alone=alone)
         report.diagnostics += remarks(table, program, before_after, idle) if idle is not None else ()
+        if report.arithmetic is not None:
+            from schedlang.verify.precision import Precision
+
+            told = Precision(table, program, before_after, report.arithmetic)
+            report.facts |= told.facts
+            report.diagnostics += told.diagnostics

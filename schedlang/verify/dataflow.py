@@ -36,7 +36,8 @@ TRAFFIC_LIMIT = 512 << 20
 class Values:
     """The outcome of the walk.
 
-    ``method`` decided; ``doubt`` bounds the probability that a wrong result passed (0 where the check was exact).
+    ``method`` decided; ``doubt`` bounds the probability that a wrong result passed (0 where the check was exact): with
+    fingerprints, 1 / (2^61 - 1) for each result (records.py), so at most their sum for any of them.
     ``uninitialised``: reads of what nothing has written. ``wrong``: results that are not as they must be, those left
     out that come from something uninitialised. ``agreement``: None where it was not asked for, or the values are wrong.
     ``repeats``: the carriers that brought to a place what it held (see :class:`~.repeats.Watched`).

@@ -1,5 +1,6 @@
 """The value proofs against an oracle: plain Python multisets and trees, walked source step by source step."""
 
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -287,3 +288,37 @@ def test_random_elements_differ_from_run_to_run(method):
     from tests.tables import ring
 
     assert judged(ring(4), method, seed=None).wrong == ()
+
+
+def row(op, rank, step, **more):
+    return {"op": op, "rank": rank, "stream": "main", "step": step, "buffer": "data", "chunk": 0, "count": 1, **more}
+
+
+@pytest.mark.parametrize("method", ["sets", "fingerprints"])
+@pytest.mark.parametrize("doublings", [1, 61, 62, 64, 122, 1100])
+def test_counts_saturate(doublings, method):
+    """What is doubled 61 times is what it was modulo 2^61 - 1, after 64 times a 64-bit count is 0 again, after 1,024
+    times a float is infinite: none of these may pass, or say anything else than that."""
+    rows = [row("send", 0, 0, peer=1), row("reduce_recv", 1, 0, peer=0),
+            *(row("reduce", 1, step, from_buffer="data", from_chunk=0) for step in range(1, doublings + 1)),
+            row("send", 1, doublings + 1, peer=0), row("recv", 0, 1, peer=1)]
+    table = table_from_rows(rows, ranks=2, chunks=1, collective=Collective("allreduce", "sum"),
+                            buffers=[Buffer("data", 1, role="data")])
+    assert not legal.check(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = judged(table, method)
+    assert [d.code for d in found.wrong] == ["SL502"] and not found.uninitialised
+    assert found.wrong[0].witness["twice_count"] == 2
+
+
+@pytest.mark.parametrize("method", ["sets", "fingerprints"])
+def test_a_witness_lists_so_many_contributions(method):
+    ranks = 200
+    rows = [one for r in range(1, ranks - 1)    # the last rank's is missing
+            for one in (row("send", r, 0, peer=0), row("reduce_recv", 0, r - 1, peer=r))]
+    table = table_from_rows(rows, ranks=ranks, chunks=1, collective=Collective("reduce", "sum", root=0),
+                            buffers=[Buffer("data", 1, role="data")])
+    found, = judged(table, method).wrong
+    assert found.code == "SL501" and len(found.witness["should"]) == len(found.witness["holds"]) == 64
+    assert (found.witness["should_count"], found.witness["holds_count"], found.witness["twice_count"]) == (200, 199, 0)

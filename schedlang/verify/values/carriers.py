@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
@@ -86,7 +87,9 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
     operand, adds = None, summed
     if len(received):
         rows = receiver[received]
-        elsewhere = (table.from_buffer[rows] != table.buffer[rows]) | (table.from_chunk[rows] != table.chunk[rows])
+        elsewhere = np.concatenate([
+            (table.from_buffer[r] != table.buffer[r]) | (table.from_chunk[r] != table.chunk[r])
+            for r in (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))])
         passed = _passed_on(table)
         needs = elsewhere if passed is None else elsewhere | passed[rows]
         if needs.any():
@@ -136,18 +139,23 @@ def _rows(table: OpTable, matching: Matching) -> tuple[Array, Array]:
     return sender, receiver.astype(np.int32) if len(op) < 1 << 31 else receiver
 
 
-def _pick(part: Array | int, chosen: Array) -> Array | int:
+def _pick(part: Array | int, chosen: Array | slice) -> Array | int:
     return part if isinstance(part, int) else part[chosen]
 
 
 def _at(table: OpTable, places: Locations, buffer: Array, chunk: Array, rows: Array, part: Array | int) -> Array:
     """Location numbers of the given rows' chunks, NONE where the row stores nothing; narrow where they fit."""
-    buffers = buffer[rows]
-    at = places.at(buffers, table.rank[rows], chunk[rows])
-    at += part
-    if len(buffers) and int(buffers.min()) == NONE:
-        at[buffers == NONE] = NONE
-    return at.astype(np.int32) if places.total < 1 << 31 else at
+    found = np.empty(len(rows), np.int32 if places.total < 1 << 31 else np.int64)
+    for start in range(0, len(rows), BLOCK):
+        block = slice(start, start + BLOCK)
+        these = rows[block]
+        buffers = buffer[these]
+        at = places.at(buffers, table.rank[these], chunk[these])
+        at += _pick(part, block)
+        if int(buffers.min()) == NONE:
+            at[buffers == NONE] = NONE
+        found[block] = at
+    return found
 
 
 def _passed_on(table: OpTable) -> Array | None:

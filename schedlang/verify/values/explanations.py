@@ -58,6 +58,10 @@ def contributions(conditions: Conditions, ids: Sequence[int]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
 
 
+LISTED = 64
+"""So many contributions of a kind are listed in a witness; how many there are stands beside it."""
+
+
 @dataclass(frozen=True)
 class _Group:
     """Equal wrong results: an index into ``Conditions.results`` as example, and how many there are."""
@@ -165,22 +169,20 @@ class _Explainer:
     def _whence(self, should: list[int], rank: int, place: str) -> tuple[list[Note], list[int]]:
         """Where a contribution that belongs into a place of a rank is instead, and the rows that say so; one from
         another rank, if there is one."""
-        locations = self.conditions.locations
-        origins = [self.conditions.origin(contribution) for contribution in should]
-        far = [i for i, at in enumerate(origins) if locations.where(at)[1] != rank]
         if not should:
             return [], []
-        contribution, origin = should[far[0] if far else 0], origins[far[0] if far else 0]
+        far = np.flatnonzero(self.conditions.origins(should)[1] != rank)
+        contribution = should[int(far[0]) if len(far) else 0]
         what = contributions(self.conditions, [contribution])
-        if not far:
-            return [Note(f"{what} is in {locations.name(origin)} from the start, and nothing brings it from there into "
-                         f"{place}")], []
+        if not len(far):
+            origin = self.conditions.locations.name(self.conditions.origin(contribution))
+            return [Note(f"{what} is in {origin} from the start, and nothing brings it from there into {place}")], []
         path = self.trails[contribution] = trail(self.program, self.conditions, contribution, rank)
         if path.came == NONE:
             return self._lost(contribution), [self._row(c) for c in (path.last, path.lost) if c != NONE]
         row = self._row(path.came)
         at, said = self.table.origin(row)[0], came_from(self.table, row)
-        into = locations.name(int(self.program.carriers.target[path.came]))
+        into = self.conditions.locations.name(int(self.program.carriers.target[path.came]))
         return [Note(f"{what} comes as far as {into}{said}, and not into {place}", at)], [row]
 
     def _wrong_value(self, past: History, result: int, count: int) -> Diagnostic:
@@ -218,12 +220,13 @@ class _Explainer:
             message += came_from(table, row)
 
         def plain(ids: Sequence[int]) -> list[list[object]]:
-            places = zip(*(part.tolist() for part in conditions.origins(ids)), strict=True)
+            places = zip(*(part.tolist() for part in conditions.origins(ids[:LISTED])), strict=True)
             return [[table.buffers[b].name, r, k] for b, r, k in places]
 
         buffer, rank, chunk = conditions.locations.where(past.location)
         found = error(code, message, notes=notes, help=help, count=count, buffer=table.buffers[buffer].name, rank=rank,
-                      chunk=chunk, should=plain(should), holds=plain(holds), twice=plain(twice), rows=rows)
+                      chunk=chunk, should=plain(should), should_count=len(should), holds=plain(holds),
+                      holds_count=len(holds), twice=plain(twice), twice_count=len(twice), rows=rows)
         return at_row(found, table, row, *went, *rows)
 
     def _trail(self, contribution: int) -> Trail:

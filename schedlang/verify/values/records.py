@@ -77,8 +77,13 @@ def bits(words: Array) -> Array:
 class Fingerprints:
     """The sum of random elements modulo 2^61 - 1, one independent element for each contribution.
 
-    Two different multisets of fewer than 2^61 - 1 contributions each have equal sums with a probability of 1 / (2^61 -
-    1) (the difference is a linear form in the elements, not all of whose coefficients are zero modulo the prime).
+    Two different multisets in which nothing stands as often as p = 2^61 - 1 times have equal sums with a probability of
+    1 / p: the difference of the sums is a linear form in the elements, some coefficient of which is not zero modulo p,
+    and whatever the other elements are, one value in p of that element makes the form zero. A sum alone would not do:
+    what is doubled 61 times is what it was, modulo p. So the count of the walk goes with it: it is exact where it
+    equals the size of what is expected (at most 2^53), and then nothing stands more often than that.
+
+    The elements are drawn anew in every run, after the schedule is fixed, so a schedule cannot be made to pass.
     """
 
     width = 1

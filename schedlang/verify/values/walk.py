@@ -1,8 +1,9 @@
 """A walk over carriers in a legal order, with values of any kind.
 
 What a location holds is a record of 64-bit words. The first is how many contributions have gone into it, each as often
-as it was added: a float, so that it saturates by itself; NaN where the location is uninitialised, and minus infinity
-where the value was made from something uninitialised (which is reported once, where it was read). The other words
+as it was added: a float, exact below ``MANY``, where it stays once it has got there; NaN where the location is
+uninitialised, and minus infinity where the value was made from something uninitialised (which is reported once, where
+it was read). The other words
 belong to the *parts* of the record: what exactly is held is their business.
 """
 
@@ -18,10 +19,16 @@ from schedlang.ir.table import NONE, Array
 from schedlang.verify.values.carriers import Carriers
 from schedlang.verify.values.conditions import Conditions
 
+BLOCK = 1 << 16
+"""So many initial values are set at a time: no large temporaries."""
+
 READ, OPERATE, PASS, PUT, ADD = range(5)
 """The events of a walk: read the source, read the operand, pass on what a receive yields, write, combine."""
 
 SPOILT = -np.inf
+
+MANY = 2.0 ** 53
+"""Counts stay here: below it floats count exactly, and a sum that has passed it never comes back."""
 
 
 class Part(Protocol):
@@ -125,14 +132,19 @@ class Walk:
             self.columns.append(slice(width, width + part.width))
             width += part.width
         self.width = width
-        at = conditions.initial_at
         self.state = np.zeros((conditions.locations.total, width), np.uint64)
-        self.count[:] = np.nan
-        self.count[at] = 1.0
-        self.count[conditions.empty] = 0.0      # nothing is there that could be uninitialised
-        for part, columns in zip(self.parts, self.columns, strict=True):
-            if part.width:
-                self.state[at, columns] = part.initial(conditions.initial)
+        count = self.count
+        count[:] = np.nan
+        for start in range(0, len(conditions.initial_at), BLOCK):
+            at = conditions.initial_at[start : start + BLOCK]
+            which: Array | slice = at
+            if int(at[-1]) - int(at[0]) == len(at) - 1 and bool((at[1:] > at[:-1]).all()):
+                which = slice(int(at[0]), int(at[-1]) + 1)
+            count[which] = 1.0
+            for part, columns in zip(self.parts, self.columns, strict=True):
+                if part.width:
+                    self.state[which, columns] = part.initial(conditions.initial[start : start + BLOCK])
+        count[conditions.empty] = 0.0           # nothing is there that could be uninitialised
         self._uninitialised: list[tuple[Array, int, Array]] = []
 
     @property
@@ -204,7 +216,9 @@ class Walk:
 
     def combine(self, who: Array, into: Array, other: Array) -> Array:
         """``into`` with ``other`` reduced into it, in place."""
-        into.view(np.float64)[:, 0] += other.view(np.float64)[:, 0]
+        count = into.view(np.float64)[:, 0]
+        count += other.view(np.float64)[:, 0]
+        np.minimum(count, MANY, out=count)
         for part, columns in zip(self.parts, self.columns, strict=True):
             if part.width:
                 part.combine(into[:, columns], other[:, columns])
