@@ -93,18 +93,20 @@ class Schedule:
 
         return Schedule(with_op(self.table, op))
 
-    def verify(self, *, sends: Sends | str = "default", require_agreement: bool = False) -> Verdict:
+    def verify(self, *, sends: Sends | str = "default", require_agreement: bool = False, dtype: str | None = None,
+               accumulate: str | None = None) -> Verdict:
         """Prove the schedule right, or find what is wrong with it: see :func:`schedlang.verify.verify`.
 
         ``sends``: the model of completion, also as ``--sends`` spells it: ``rendezvous``, ``buffered=N``,
-        ``unlimited``. Raises SchedError (SL806) for other text.
+        ``unlimited``. Raises SchedError (SL806) for other text, and SL803 for a ``dtype`` that cannot be used.
         """
         from schedlang.verify import verify
         from schedlang.verify.sends import Sends
 
         model = sends if isinstance(sends, Sends) else Sends.parse(sends)
-        if require_agreement:
-            return verify(self.table, sends=model, require_agreement=True)
+        if require_agreement or dtype is not None or accumulate is not None:
+            return verify(self.table, sends=model, require_agreement=require_agreement, dtype=dtype,
+                          accumulate=accumulate)
         if model not in self._verdicts:
             self._verdicts[model] = verify(self.table, sends=model)
         return self._verdicts[model]

@@ -14,19 +14,18 @@ from schedlang.report import Case, Report, Status
 if TYPE_CHECKING:
     from schedlang.expand import Program
     from schedlang.ir.table import OpTable
-    from schedlang.verify.sends import Sends
 
 
 def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, file: str, op: str | None = None,
-           max_ops: int | None = None, sends: Sends | None = None, require_agreement: bool = False,
-           made_up: tuple[str, ...] = (), progress: Callable[[int, Mapping[str, Any]], None] | None = None) -> Report:
+           max_ops: int | None = None, made_up: tuple[str, ...] = (),
+           progress: Callable[[int, Mapping[str, Any]], None] | None = None, **how: Any) -> Report:
     """Expands and verifies one schedule of a program for each of the given values (see ``expand.cases``).
 
     Values that a `require` excludes are skipped, unless it excludes all: then each is unusable. ``progress`` is called
-    before each case, with its position and its values.
+    before each case, with its position and its values. ``how``: see :func:`judge`.
     """
     told = cases if progress is None else _told(cases, progress)
-    found = tuple(_cases(program, name, told, op, max_ops, sends, require_agreement))
+    found = tuple(_cases(program, name, told, op, max_ops, how))
     if all(case.status == "skipped" for case in found):
         found = tuple(replace(case, status="unusable") for case in found)
     return Report(file, name, _weighed(found), made_up)
@@ -39,19 +38,18 @@ def _told(cases: Iterable[Mapping[str, Any]],
         yield values
 
 
-def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnostic] = (), *,
-          sends: Sends | None = None, require_agreement: bool = False) -> Case:
-    """The verdict on one table; ``earlier`` are findings from before there was one."""
+def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnostic] = (), **how: Any) -> Case:
+    """The verdict on one table; ``earlier`` are findings from before there was one. ``how``: the options of
+    :func:`schedlang.verify.verify`; None: its default."""
     from schedlang.verify import verify
-    from schedlang.verify.sends import DEFAULT
 
-    verdict = verify(table, sends=DEFAULT if sends is None else sends, require_agreement=require_agreement)
+    verdict = verify(table, **{option: value for option, value in how.items() if value is not None})
     return Case(values, "ok" if verdict.ok else "faulty", (*earlier, *verdict.diagnostics),
                 verdict.proofs, verdict.facts)
 
 
 def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: str | None, max_ops: int | None,
-           sends: Sends | None, require_agreement: bool) -> Iterator[Case]:
+           how: Mapping[str, Any]) -> Iterator[Case]:
     from schedlang.loading import expand_case
 
     for values in cases:
@@ -59,7 +57,7 @@ def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: 
         if table is None:
             yield Case(values, _unexpanded(findings), tuple(findings))
         else:
-            yield judge(table, values, findings, sends=sends, require_agreement=require_agreement)
+            yield judge(table, values, findings, **how)
 
 
 _USELESS = ("SL607", "SL608")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from schedlang.expand import Texts, Value
     from schedlang.ir.table import OpTable
     from schedlang.report import Report
-    from schedlang.verify.sends import Sends
 
 
 @click.command()
@@ -31,14 +30,17 @@ if TYPE_CHECKING:
               help="How much a connection buffers, for all proofs: rendezvous (nothing), buffered=N (N messages) or "
                    "unlimited. Default: deadlock is judged without buffering, all else with unlimited buffering.")
 @click.option("--require-agreement", is_flag=True, help="Ranks that may end with different bits are an error.")
+@click.option("--dtype", metavar="DTYPE", help="Say, too, what sums and products do in DTYPE: float16, bfloat16, "
+                                              "float32, float64, int8 to uint64.")
+@click.option("--accumulate", metavar="DTYPE", help="Beside --dtype: values are held in DTYPE until the end.")
 @click.option("--why", nargs=2, metavar="A B", 
               help="Show what orders two operations, each LINE@NAME=VALUE,... or id=N.")
 @click.option("--format", "style_name", type=click.Choice(["full", "concise", "json", "github", "sarif"]),
               default="full", help="How to show the result.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write the result to FILE instead of the standard output.")
 def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
-            sends_text: str, require_agreement: bool, why: tuple[str, str] | None, style_name: str,
-            file: str | None) -> int:
+            sends_text: str, require_agreement: bool, dtype: str | None, accumulate: str | None,
+            why: tuple[str, str] | None, style_name: str, file: str | None) -> int:
     """Prove schedules right, or show what is wrong with them.
 
     PATH is a schedule file, FILE::NAME for one schedule of several, an op table in JSON, or a folder: then every
@@ -49,14 +51,18 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
     from schedlang.cli.verdicts import Output
     from schedlang.verify.sends import Sends
 
-    job = _Job(rank_counts(ranks), value_lists(parameters), op, max_ops, Sends.parse(sends_text), require_agreement)
+    if dtype is not None or accumulate is not None:
+        _check_dtype(dtype, accumulate)
+    sends = Sends.parse(sends_text)
+    how = {"sends": sends, "require_agreement": require_agreement, "dtype": dtype, "accumulate": accumulate}
+    job = _Job(rank_counts(ranks), value_lists(parameters), op, max_ops, how)
     if why is not None:
         from schedlang.cli.why import explain
 
         if file is not None or style_name != "full":
             raise bad_option("--why shows one chain as text, so it takes neither --format nor --output")
-        return explain(job.tables(paths), why, job.sends)
-    output = Output(style_name, file, str(job.sends))
+        return explain(job.tables(paths), why, sends)
+    output = Output(style_name, file, str(sends))
     with Progress() as progress:
         for result in job.all(paths, progress):
             progress.erase()
@@ -64,13 +70,21 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
     return output.finish()
 
 
+def _check_dtype(dtype: str | None, accumulate: str | None) -> None:
+    """Raises SchedError for dtypes that cannot be used, before anything is verified."""
+    if dtype is None:
+        raise bad_option("--accumulate says something only beside --dtype", help="give the dtype of the arrays, too")
+    from schedlang.verify.arithmetic import Arithmetic
+
+    Arithmetic.of(dtype, accumulate)
+
+
 class _Job:
     """What to verify by: the options of one call."""
 
     def __init__(self, ranks: list[int] | None, given: Mapping[str, list[Value]], op: str | None, max_ops: int | None,
-                 sends: Sends, require_agreement: bool) -> None:
-        self.ranks, self.given, self.op, self.max_ops = ranks, given, op, max_ops
-        self.sends, self.require_agreement = sends, require_agreement
+                 how: Mapping[str, Any]) -> None:
+        self.ranks, self.given, self.op, self.max_ops, self.how = ranks, given, op, max_ops, how
         self.texts: Texts | None = None
         self.one_file = True
 
@@ -104,8 +118,7 @@ class _Job:
             progress.say(file)
             if is_table(file):
                 table, op = self.table(file, name)
-                case = judge(table, {"ranks": table.ranks, **table.params}, sends=self.sends,
-                             require_agreement=self.require_agreement)
+                case = judge(table, {"ranks": table.ranks, **table.params}, **self.how)
                 yield Report(file, table.name, (case,), unused_op=None if op == self.op else self.op)
                 return
             from schedlang.expand import Texts, combines, load_program
@@ -123,9 +136,8 @@ class _Job:
                     def say(at: int, case: Mapping[str, Any], name: str = one, cases: int = len(values)) -> None:
                         progress.say(f"{file}::{name}  case {at + 1} of {cases}: {values_text([case])}")
 
-                    report = survey(program, one, values, file=file, op=op, max_ops=self.max_ops, sends=self.sends,
-                                    require_agreement=self.require_agreement, made_up=tuple(sorted(made_up)),
-                                    progress=say)
+                    report = survey(program, one, values, file=file, op=op, max_ops=self.max_ops,
+                                    made_up=tuple(sorted(made_up)), progress=say, **self.how)
                     yield replace(report, unused_op=None if op == self.op else self.op)
                 except SchedError as failure:
                     yield Report(file, one, (Case({}, "unusable", failure.diagnostics),))

@@ -1,0 +1,223 @@
+"""``verify --dtype``: what it says of sums and products, to the bit what the interpreter makes of such inputs."""
+
+import itertools
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import schedlang
+from schedlang.cli.main import main
+from schedlang.diagnostics import SchedError, Severity
+from schedlang.expand import expand, load_text
+from schedlang.interpret import interpret
+from schedlang.ir.table import OpTable
+from schedlang.running.dtypes import DTYPES
+from schedlang.verify import matching, verify
+from schedlang.verify.arithmetic import Arithmetic
+from schedlang.verify.precision import Precision
+from schedlang.verify.steps import steps
+from schedlang.verify.timing.order import order
+from schedlang.verify.values.carriers import carriers
+from schedlang.verify.values.conditions import conditions
+from schedlang.verify.values.walk import Program
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BF16, FP16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
+CHAIN = """schedule chain(ranks):
+    collective allreduce(sum)
+    for r in 0..ranks - 1:
+        reduce data[0] from r to r + 1
+    for r in 0..ranks - 1:
+        send data[0] from ranks - 1 to r
+"""
+REDUCING = {
+    "allreduce/ring.sched": [(2, {}), (7, {"channels": 2}), (13, {"channels": 1})],
+    "allreduce/halving_doubling.sched": [(16, {})],
+    "allreduce/recursive_doubling.sched": [(11, {}), (37, {})],
+    "allreduce/all_pairs.sched": [(5, {})],
+    "reduce_scatter/ring.sched": [(9, {}), (9, {"inplace": True})],
+    "custom/scan.sched": [(13, {})],
+}
+
+
+def chain(ranks: int) -> OpTable:
+    return expand(load_text(CHAIN), "chain", ranks=ranks)[0]
+
+
+def precision(table: OpTable, dtype: str, accumulate: str | None = None, op: str | None = None) -> Precision:
+    if op is not None:
+        table = schedlang.Schedule(table).with_op(op).table
+    matched = matching.match(table)
+    before = conditions(table)
+    c = carriers(table, matched, order(table, matched), before.locations, steps(table, matched.lanes, before))
+    return Precision(table, Program.of(c), before, Arithmetic.of(dtype, accumulate))
+
+
+def executed(of: Precision, value: float, accumulate: str | None) -> np.ndarray:
+    """The results that the interpreter makes where all inputs are the value, in the order of the conditions."""
+    table, places, dtype = of.table, of.conditions.locations, of.arithmetic.dtype.numpy
+    lengths: dict[tuple[int, int], int] = {}
+    for at in of.conditions.initial_at:
+        buffer, rank, _ = places.where(int(at))
+        lengths[rank, buffer] = lengths.get((rank, buffer), 0) + 1
+    inputs = [{table.buffers[b].name: np.full(n, value, dtype) for (r, b), n in lengths.items() if r == rank}
+              for rank in range(table.ranks)]
+    outputs = interpret(table, inputs, accumulate=accumulate, clocks=False).outputs
+    found = []
+    first = {(r, b): min(int(c) for at in of.conditions.results for bb, rr, c in [places.where(int(at))]
+                         if (rr, bb) == (r, b)) for r in range(table.ranks) for b in range(len(table.buffers))
+             if any(places.where(int(at))[:2] == (b, r) for at in of.conditions.results)}
+    for at in of.conditions.results:
+        buffer, rank, chunk = places.where(int(at))
+        offset = 0 if table.collective.name == "custom" else first[rank, buffer]
+        found.append(outputs[rank][table.buffers[buffer].name][chunk - offset])
+    return np.array(found)
+
+
+CASES = [(file, ranks, params) for file, worlds in REDUCING.items() for ranks, params in worlds]
+
+
+@pytest.mark.parametrize(("file", "ranks", "params"), CASES)
+@pytest.mark.parametrize("op", ["sum", "avg", "prod"])
+def test_the_values_are_those_that_the_interpreter_makes(file, ranks, params, op):
+    table = schedlang.load(EXAMPLES / file, ranks=ranks, **params).table
+    for dtype, accumulate in [("float16", None), ("bfloat16", None), ("bfloat16", "float32"), ("float32", None),
+                              ("int8", None), ("uint16", None), ("int64", None)]:
+        of = precision(table, dtype, accumulate, op)
+        for value in (1, 3, 117) if dtype[0] in "iu" else (1.0, 1.2, 3.0, 250.0):
+            got, due = of.results(value), executed(of, value, accumulate)
+            assert got.dtype == due.dtype == DTYPES[dtype].numpy
+            assert got.tobytes() == due.tobytes(), (dtype, accumulate, value)
+
+
+@pytest.mark.parametrize(("file", "ranks", "params"), CASES)
+@pytest.mark.parametrize("op", ["sum", "avg", "prod"])
+@pytest.mark.parametrize(("dtype", "accumulate"), [("float16", None), ("bfloat16", None), ("float64", None),
+                                                   ("float16", "float32")])
+def test_the_largest_input_is_the_last_that_stays_finite(file, ranks, params, op, dtype, accumulate):
+    of = precision(schedlang.load(EXAMPLES / file, ranks=ranks, **params).table, dtype, accumulate, op)
+    largest = of.arithmetic.largest(of.shapes, of.which, op)
+    assert np.isfinite(of.results(largest).astype(float)).all()
+    more = of.arithmetic.next_larger(largest)
+    assert (more is None) == (float(largest) == of.arithmetic.dtype.largest)
+    assert more is None or not np.isfinite(of.results(more).astype(float)).all()
+
+
+def test_no_mixture_of_smaller_inputs_overflows():
+    """All combinations of a few inputs up to the bound, on three ranks."""
+    of = precision(chain(3), "float16")
+    largest = of.arithmetic.largest(of.shapes, of.which, "sum")
+    values = [largest, -largest, np.nextafter(largest, FP16.type(0)), FP16.type(1), FP16.type(0)]
+    for a, b, c in itertools.product(values, repeat=3):
+        assert np.isfinite((a + b) + c)
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("kind", "iu")
+@pytest.mark.parametrize(("op", "ranks"), [("sum", 3), ("sum", 200), ("avg", 7), ("prod", 5), ("prod", 200)])
+def test_integers_up_to_the_bound_do_not_wrap(kind, bits, op, ranks):
+    limit = 2 ** (bits - (kind == "i")) - 1
+    of = precision(chain(ranks), f"{'u' * (kind == 'u')}int{bits}", op=op)
+    largest = int(of.arithmetic.largest(of.shapes, of.which, op))
+    exact = (lambda x: x**ranks) if op == "prod" else (lambda x: x * ranks)
+    assert exact(largest) <= limit < exact(largest + 1)
+    assert of.facts["largest_input"] == largest
+
+
+def test_float16_over_1024_ranks():
+    """64.0 x 1,024 is 65,536, and float16 ends at 65,504 = 63.97 x 1,024."""
+    verdict = verify(chain(1024), dtype="float16")
+    (found,) = (d for d in verdict.diagnostics if d.code == "SL613")
+    assert found.severity == Severity.WARNING and verdict.ok
+    assert "a sum of 1,024 contributions overflows float16 with inputs of 64 and more" in found.message
+    assert "64 on every rank gives inf" in found.message and "with inputs up to 63.97 it cannot" in found.message
+    assert verdict.facts["largest_input"] == 63.97 and FP16.type(63.97) * 1024 == 65504
+    assert verdict.facts["ones"] == verdict.facts["ones_due"] == 1024
+    assert [d.code for d in verdict.diagnostics if d.code == "SL614"] == []
+
+
+def test_a_ring_of_ones_over_1024_ranks_stalls_in_bfloat16_at_256():
+    verdict = verify(chain(1024), dtype="bfloat16")
+    (found,) = (d for d in verdict.diagnostics if d.severity == Severity.WARNING)
+    assert found.code == "SL614" and "the sum of 1,024 ones is 256 in data[0] on rank" in found.message
+    assert "256 of them make as much already" in found.notes[0].message and found.count == 1024
+    assert "`run --accumulate float32`" in found.help
+    assert (verdict.facts["ones"], verdict.facts["ones_due"]) == (256, 1024)
+    wide = verify(chain(1024), dtype="bfloat16", accumulate="float32")
+    assert wide.facts["ones"] == 1024 and not [d for d in wide.diagnostics if d.severity == Severity.WARNING]
+
+
+def test_halving_doubling_keeps_all_ones():
+    schedule = schedlang.load(EXAMPLES / "allreduce/halving_doubling.sched", ranks=512)
+    verdict = schedule.verify(dtype="bfloat16")
+    assert verdict.facts["ones"] == 512 and not [d for d in verdict.diagnostics if d.code in ("SL613", "SL614")]
+
+
+@pytest.mark.parametrize(("ranks", "stalls"), [(2048, False), (2050, False), (2100, True)])
+def test_float16_stalls_at_2048_in_a_chain(ranks, stalls):
+    verdict = verify(chain(ranks), dtype="float16")
+    assert verdict.facts["ones"] == 2048
+    assert ("SL614" in {d.code for d in verdict.diagnostics}) == stalls
+
+
+@pytest.mark.parametrize(("dtype", "ranks", "severity"), [
+    ("float16", 8, Severity.NOTE), ("float16", 255, Severity.NOTE), ("float16", 256, Severity.WARNING),
+    ("int8", 2, Severity.WARNING), ("int16", 100, Severity.NOTE), ("float32", 100, None), ("int32", 100, None),
+    ("bfloat16", 100, None), ("float64", 3, None)])
+def test_what_is_said_of_the_range(dtype, ranks, severity):
+    verdict = verify(chain(ranks), dtype=dtype)
+    assert [d.severity for d in verdict.diagnostics if d.code == "SL613"] == ([] if severity is None else [severity])
+    assert verdict.facts["dtype"] == dtype and verdict.facts["largest_input"] > 0
+
+
+def test_integers_that_overflow_with_ones():
+    (found,) = (d for d in verify(chain(200), dtype="int8").diagnostics if d.code == "SL613")
+    assert "with all inputs but 0: 1 on every rank gives -56" in found.message and "only 0 is safe" in found.message
+
+
+@pytest.mark.parametrize("op", ["min", "max", "band"])
+def test_nothing_is_said_of_operators_that_neither_grow_nor_round(op):
+    schedule = schedlang.Schedule(chain(4)).with_op(op)
+    verdict = schedule.verify(dtype="float16" if op != "band" else "int8")
+    assert "dtype" not in verdict.facts and verdict.diagnostics == schedule.verify().diagnostics
+
+
+def test_nothing_is_said_of_what_is_not_right_or_adds_nothing():
+    allgather = schedlang.load(EXAMPLES / "allgather/ring.sched", ranks=4)
+    assert "dtype" not in allgather.verify(dtype="float16").facts
+    wrong = expand(load_text(CHAIN.replace("0..ranks - 1:\n        reduce", "1..ranks - 1:\n        reduce")), "chain",
+                   ranks=4)[0]
+    verdict = verify(wrong, dtype="float16")
+    assert not verdict.ok and "dtype" not in verdict.facts
+
+
+def test_one_rank_adds_nothing():
+    verdict = verify(chain(1), dtype="float16")
+    assert verdict.ok and not [d for d in verdict.diagnostics if d.code in ("SL613", "SL614")]
+
+
+@pytest.mark.parametrize(("dtype", "accumulate", "words"), [
+    ("float8", None, "float8 is no dtype"), ("bool", None, "no sums of bool"),
+    ("int8", "float32", "cannot be accumulated"), (None, "float32", "beside a dtype")])
+def test_dtypes_that_cannot_be_used(dtype, accumulate, words):
+    with pytest.raises(SchedError, match=words):
+        verify(chain(2), dtype=dtype, accumulate=accumulate)
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    path = tmp_path / "chain.sched"
+    path.write_text(CHAIN)
+    assert main(["verify", str(path), "--ranks", "300", "--dtype", "bf16"]) == 0
+    said = capsys.readouterr().out
+    assert "warning[SL614] stalled-sum" in said and "ones give 256 instead of 300" in said
+    assert main(["verify", str(path), "--ranks", "300", "--dtype", "bf16", "--accumulate", "float32"]) == 0
+    assert "in bfloat16, held in float32 meanwhile: inputs up to" in capsys.readouterr().out
+    assert main(["verify", str(path), "--ranks", "4", "--dtype", "int8", "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)["schedules"][0]["cases"][0]["facts"]
+    assert (facts["dtype"], facts["largest_input"]) == ("int8", 31)
+    for wrong in (["--dtype", "float8"], ["--accumulate", "float32"], ["--dtype", "int8", "--accumulate", "float32"]):
+        assert main(["verify", str(path), *wrong]) == 2
+        assert "error[SL80" in capsys.readouterr().err
