@@ -52,12 +52,12 @@ def compare(a: OpTable, b: OpTable) -> Compared:
     more = factors(a, b)
     one, other = (_Followed(t, factor) for t, factor in zip((a, b), more, strict=True))
     keys, here, there = np.intersect1d(one.keys, other.keys, return_indices=True)
-    lone = np.setxor1d(one.keys, other.keys)
+    lone = np.setxor1d(one.keys, other.keys) if one.custom else keys[:0]
     x, y = one.held(here), other.held(there)
     unset = np.isnan(x.count) & np.isnan(y.count)
     differs = ~unset & ((x.count != y.count) | (x.sums != y.sums))
     doubt = len(keys) / PRIME
-    if len(lone) and one.custom:
+    if len(lone):
         # Only one of the two promises something there; the other holds something there all the same, or nothing.
         at = int(lone[0])
         return Compared("different", (one.promise(at, "A"), other.promise(at, "B")), len(keys) + len(lone), len(lone),
@@ -90,12 +90,12 @@ class _Followed:
         self.table, self.factor = table, factor
         self.custom = table.collective.name == "custom"
         fine = refined(table, factor)
-        self.conditions, program = _program(fine)
+        self.conditions, self.program = _program(fine)
         if self.custom:
             self.conditions = _by_name(fine, self.conditions)
         rng = np.random.default_rng(SEED)
         size = self.conditions.contributions
-        self.walk = Walk(program, [Fingerprints(size, rng), Trees(size, rng)], self.conditions)
+        self.walk = Walk(self.program, [Fingerprints(size, rng), Trees(size, rng)], self.conditions)
         self.walk.run()
         self.keys = self._named() if self.custom else self._expected()
 
@@ -125,7 +125,7 @@ class _Followed:
     @cached_property
     def _whole(self) -> tuple[Conditions, Program]:
         """The table's own chunks, for words."""
-        return _program(self.table)
+        return (self.conditions, self.program) if self.factor == 1 else _program(self.table)
 
     def _past(self, result: int) -> tuple[str, History, Conditions]:
         """A result in the table's own terms: its name, and how it came to hold what it holds."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.diff.report import LEVELS, Difference, Side, Stretch
-from schedlang.ir.words import counted
 from schedlang.render import json
 from schedlang.render.style import Style, clean
 from schedlang.render.style import width as columns
@@ -104,7 +103,7 @@ def _level(d: Difference, style: Style) -> str:
     if d.level == "faulty":
         found += f": {_who(d, 'settled')} has no settled result"
     elif d.results and d.differ:
-        found += f": {d.differ:,} of {counted(d.results, 'result')}"
+        found += f": {d.differ:,} of {d.results:,} result{'s' * (d.results != 1)}"
     if d.parts is not None:
         found += f" (where the elements divide into {d.parts:,} equal parts)"
     if d.equivalent and not d.ok:
