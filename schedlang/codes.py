@@ -574,6 +574,9 @@ _REMARKS = (
         that nothing needs for its value, but that settles an order something relies on, is not reported.
 
             copy data[0] into old[0] on r     # and nothing ever reads old[0]
+
+        Where several sizes are verified and it is so in some of them only, it is a note. A world of one rank is not
+        judged, nor a slice of which some chunk is needed.
         """,
         """
         Leave the operation out, where it is useless in all turns; let the loop end earlier or add a trailing `if`,
@@ -589,6 +592,9 @@ _REMARKS = (
 
             for s in 0..ranks:                # a ring needs ranks - 1 steps
                 step: ...
+
+        It is a warning where all that a statement does is useless so, or a whole step; else a note, since it is often
+        simpler to send a rank what it has than to leave it out.
         """,
         """
         End the loop a turn earlier, or leave out by a trailing `if` what the receiver has.
@@ -643,7 +649,8 @@ _REMARKS = (
         result is then infinite, an integer wraps round. The message gives the largest input that cannot overflow
         whatever the others are, exactly, and what the next larger one gives.
 
-        It is a warning where inputs of no more than 256 can overflow, else a note.
+        It is a warning where inputs of less than 256 can overflow; else a note, or, in dtypes that go beyond a billion,
+        a line of the verdict only.
         """,
         """
         Scale the inputs down first (`avg` divides at the end only), or choose a dtype with more range: bfloat16 has
