@@ -81,6 +81,7 @@ _DECLARATIONS = ("schedule", "fn", "let", "buffer")
 _CONTROL = ("for", "if", "elif", "else")
 _CONSTANTS = ("true", "false")
 _WORD_OPERATORS = ("and", "or", "not", "in")
+_BEFORE_OPERANDS = (Kind.CONTROL, Kind.STATEMENT, Kind.WORD_OPERATOR)
 _SEPARATORS = ("(", ")", "[", "]", ",", ":")
 
 
@@ -138,11 +139,11 @@ def states() -> dict[str, tuple[str | Rule, ...]]:
         # soft words: names after words that need an operand, otherwise themselves after an operand
         "soft": (
             *(Match(rf"\b({any_of(some)}){_GAP}({any_of(w.soft)})\b", (kind, None, Kind.NAME))
-              for kind, some in _by_kind(w.reserved - set(_CONSTANTS))),
+              for kind, some in _by_kind(w.reserved) if kind in _BEFORE_OPERANDS),
             Match(rf"(?<=[\w)\]]){_GAP}({any_of(w.trailing)})\b", (None, Kind.STATEMENT)),
         ),
         "ensure": (Region("ensure", Match(r"\b(ensure)\b", (Kind.STATEMENT,)), "ensured", _LINE_END),),
-        "ensured": (Match(rf"\b{any_of(REDUCE_OPS)}(?=[ \t]*\()", (Kind.REDUCTION,)), "soft", "expression"),
+        "ensured": (Match(rf"\b{any_of(REDUCE_OPS)}(?=[ \t]*\()", (Kind.REDUCTION,)), "expression"),
         "docstring": (Match(r'[^"]+|"', (Kind.DOC,)),),
         "expression": (
             Region("docstring", Match('"""', (Kind.DOC,)), "docstring", Match('"""', (Kind.DOC,))),

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from pygments.token import Error
 
 from schedlang.cli.main import main
 from schedlang.editors import textmate
@@ -25,7 +26,8 @@ schedule pair(ranks, only=true):
     """Swap,
     and sum."""
     collective custom(sum)
-    chunks ranks
+    chunks max(
+        ranks, 1)
     buffer input[1], tmp[half(2)] on host
     for host in 0..ranks:
         stream copy:
@@ -38,9 +40,9 @@ schedule pair(ranks, only=true):
 EXPECTED = {
     "IMPORT": "import", "STRING": '"ring.sched"', "COMMENT": "# more", "DECLARATION": "fn schedule buffer",
     "NAME": "n n n n ranks only ranks half ranks input host only only host host only ranks input tmp input input",
-    "FUNCTION": "half", "OPERATOR": "= // = = ==", "NUMBER": "2 1 1 2 0 0 0 1 0 0 0 0 2",
+    "FUNCTION": "half", "OPERATOR": "= // = = ==", "NUMBER": "2 1 1 1 2 0 0 0 1 0 0 0 0 2",
     "CONTROL": "if else for if for",
-    "BUILTIN": "is_pow2 max", "SCHEDULE": "pair pair", "CONSTANT": "true false",
+    "BUILTIN": "is_pow2 max max", "SCHEDULE": "pair pair", "CONSTANT": "true false",
     "COLLECTIVE": "custom", "REDUCTION": "sum sum",
     "VARIABLE": "input tmp host", "LABEL": "copy done", "RANGE": ".. ..", "WORD_OPERATOR": "in and not",
     "STATEMENT": "collective chunks on host stream send from to then send to only record on use on reversed ensure "
@@ -57,6 +59,19 @@ def test_a_text_with_everything():
     assert {k.name for k in Kind} - EXPECTED.keys() == {"DOC", "PUNCTUATION", "ERROR"}
     doc = "".join(text for kind, text in lines if str(kind) == "Token.Literal.String.Doc")
     assert doc == '"""Swap,\n    and sum."""'
+
+
+@pytest.mark.parametrize("text, wrong", [
+    ("let x = 0x1f + 1.5", ["0x1f", "1.5"]), ('import "ring', ['"ring']), ("let half = ranks / 2;", ["/", ";"]),
+    ("'one'", ["'", "'"]), ("a . b", ["."]), ("0..4 + 1_000", []), ('""', []), ('"""open', [])])
+def test_what_the_language_does_not_have_is_an_error(text, wrong):
+    assert [piece for _, kind, piece in SchedLexer().get_tokens_unprocessed(text) if kind is Error] == wrong
+
+
+def test_a_bracket_that_was_left_open_ends_where_a_statement_starts():
+    text = "schedule s(ranks):\n    chunks max(ranks, [1\n    send data[0] from 0 to 1\n    ranks 4\n"
+    kinds = [kind for _, kind, piece in SchedLexer().get_tokens_unprocessed(text) if piece == "ranks"]
+    assert [str(kind) for kind in kinds] == ["Token.Name", "Token.Name", "Token.Keyword"]
 
 
 def test_every_word_has_its_place():
