@@ -10,7 +10,7 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, Note, note, warning
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.words import chunks_text, counted
+from schedlang.ir.words import chunks_text
 from schedlang.verify import collapse, words
 from schedlang.verify.useless import Useless
 from schedlang.verify.values.conditions import Conditions
@@ -54,7 +54,8 @@ def _remark(table: OpTable, program: Program, conditions: Conditions, found: Use
         which = "all are" if all_of_it else f"{len(alike):,} {'is' if len(alike) == 1 else 'are'}"
         notes.append(Note(f"of the {made:,} operations that this statement makes, {which} useless so"))
     if steps:
-        notes.append(Note(f"{counted(steps, 'step')} of the schedule {'do' if steps > 1 else 'does'} nothing else"))
+        many = f"{steps:,} steps of the schedule do" if steps > 1 else "1 step of the schedule does"
+        notes.append(Note(f"{many} nothing else"))
     if passed:
         help = "store nothing: end the statement in `only`, as in `then send to q only`"
     elif all_of_it:

@@ -104,10 +104,13 @@ def check(table: OpTable, sends: str, counter: dict[str, int] | None = None, sin
 
 def _one_by_one(table: OpTable, sends: str) -> None:
     """Nothing can go from a table without what was found. Where ranks have several streams, of messages that are not
-    all needed for their order some may be left; of rows of several chunks some chunks may be useless."""
+    all needed for their order some may be left; of rows of several chunks some chunks may be useless; what is empty for
+    the counts at hand is left alone."""
     model = Sends.parse(sends)
     matched = matching.match(table, model)
     if int(matched.lanes.per_rank(table.ranks).max(initial=0)) > 1 or table.ranks == 1:
+        return
+    if len(conditions(table).empty):
         return
     before = results(table, sends)
     for row in np.flatnonzero((table.op >= Op.RECV) & (table.op <= Op.REDUCE) & (table.buffer != NONE)).tolist():

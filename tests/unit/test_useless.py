@@ -1,0 +1,96 @@
+"""How SL607 and SL608 are said: how much of a statement, how grave, and of which sizes. What they are said of:
+tests/property/test_useless.py and tests/cases."""
+
+import json
+
+import pytest
+
+from schedlang.cli.main import main
+from schedlang.diagnostics import Severity
+from schedlang.expand import expand, load_text
+from schedlang.verify import verify
+
+GATHER = """schedule gather_all(ranks, rounds=0):
+    collective allgather inplace
+    verify ranks in 1..6, rounds in [{rounds}]
+    for s in 0..rounds:
+        step:
+            for r in 0..ranks:
+                send data[(r - s) % ranks] from r to (r + 1) % ranks if ranks > 1
+"""
+
+
+def said(text, ranks=4, **params):
+    table, findings = expand(load_text(text), text.split("(")[0].split()[1], ranks=ranks, params=params)
+    assert table is not None, findings
+    verdict = verify(table)
+    assert verdict.ok, verdict.diagnostics
+    return [d for d in verdict.diagnostics if d.code in ("SL607", "SL608")]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+def test_rounds_too_many(ranks):
+    assert said(GATHER.format(rounds=0), ranks, rounds=ranks - 1) == []
+    (found,) = said(GATHER.format(rounds=0), ranks, rounds=ranks + 1)
+    assert (found.code, found.severity, found.count) == ("SL608", Severity.WARNING, 2 * ranks)
+    notes = [n.message for n in found.notes]
+    assert f"of the {(ranks + 1) * ranks} operations that this statement makes, {2 * ranks} are useless so" in notes
+    assert "2 steps of the schedule do nothing else" in notes
+    assert found.witness["steps"] == 2 and not found.witness["statement"]
+
+
+def test_what_some_get_again_in_a_step_that_others_need_is_a_note():
+    text = """schedule some(ranks):
+    collective allgather inplace
+    step:
+        for r in 0..ranks:
+            for p in 0..ranks: send data[r] from r to p if r != p and not (r == 0 and p == 1)
+    step:
+        for p in 1..ranks: send data[0] from 0 to p
+"""
+    (found,) = said(text)
+    assert (found.code, found.severity, found.count) == ("SL608", Severity.NOTE, 2)
+
+
+def test_a_statement_that_is_useless_as_a_whole():
+    text = """schedule all_of_it(ranks):
+    collective broadcast(0)
+    buffer old[1]
+    for r in 1..ranks: send data[0] from 0 to r into old[0]
+    for r in 1..ranks: send data[0] from 0 to r
+"""
+    (found,) = said(text)
+    assert found.code == "SL607" and found.help == "leave the statement out" and found.count == 3
+    assert "is written, and nothing reads it or needs it at the end" in found.message
+    assert found.witness["statement"] and found.witness["rank"] == 1 and found.witness["buffer"] == "old"
+
+
+def test_of_a_slice_that_is_needed_in_part_nothing_is_said():
+    text = """schedule part(ranks):
+    collective broadcast(0)
+    chunks 2
+    for r in 1..ranks: send data[0:2] from 0 to r
+    for r in 1..ranks: send data[1] from 0 to r
+"""
+    (found,) = said(text)
+    assert found.code == "SL608" and found.location.line == 5       # what came before is there, whole
+
+
+def test_schedules_without_a_result_and_worlds_of_one_rank_are_not_judged():
+    assert said("schedule none(ranks):\n    collective custom\n    buffer input[1], t[1]\n"
+                "    copy input[0] into t[0] on 0\n") == []
+    assert said("schedule one(ranks):\n    collective broadcast(0)\n    buffer t[1]\n    copy data[0] into t[0] on 0\n"
+                "    copy t[0] into data[0] on 0\n", 1) == []
+
+
+@pytest.mark.parametrize(("rounds", "severity", "cases"), [
+    ("ranks", "warning", None), ("max(ranks - 1, 4)", "note", "so in 3 of the 4 cases with several ranks")])
+def test_what_is_useless_for_some_sizes_only_is_noted(tmp_path, capsys, rounds, severity, cases):
+    path = tmp_path / "gather_all.sched"
+    path.write_text(GATHER.format(rounds=rounds))
+    assert main(["verify", str(path), "--format", "json"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)["schedules"]
+    found = [d for case in report["cases"] for d in case["diagnostics"]]
+    assert {(d["code"], d["severity"]) for d in found} == {("SL608", severity)}
+    told = [n["message"] for n in found[0]["notes"] if n["message"].startswith("so in")]
+    assert told == ([] if cases is None else [cases])
