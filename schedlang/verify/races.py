@@ -18,6 +18,7 @@ from schedlang.ir.words import chunks_text
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
 from schedlang.verify.sends import depth_words
+from schedlang.verify.timing.lanes import Lanes
 from schedlang.verify.timing.order import Order
 from schedlang.verify.timing.reach import Reach
 
@@ -71,7 +72,7 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
     show.
     """
     lanes = order.matching.lanes
-    if int(lanes.per_rank(table.ranks).max(initial=0)) < 2:
+    if int(lanes.per_rank(table.ranks).max(initial=0)) < 2 or _apart(table, lanes):
         return None
     places, shared = Locations(table.ranks, table.buffers), None
     if places.total <= DENSE:
@@ -89,6 +90,27 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
         return None
     row, location, writes = (np.concatenate(column) for column in zip(*found, strict=True))
     return _adjacent(order, lanes.node, row, location, writes)
+
+
+def _apart(table: OpTable, lanes: Lanes) -> bool:
+    """Whether the lanes of each rank keep to ranges of chunks that do not meet: the first to the last chunk that a lane
+    names, all buffers side by side."""
+    offset = np.cumsum([0, *(b.chunks for b in table.buffers)], dtype=np.int64)
+    first, last = np.full(len(lanes.start), offset[-1]), np.full(len(lanes.start), NONE, np.int64)
+    for start in range(0, len(table), ROWS):
+        rows = slice(start, start + ROWS)
+        lane, count, buffer, chunk = lanes.lane[rows], table.count[rows], table.buffer[rows], table.chunk[rows]
+        other, source = table.from_buffer[rows], table.from_chunk[rows]
+        for some, at, begin in ((buffer != NONE, buffer, chunk),
+                                ((other != NONE) & ((other != buffer) | (source != chunk)), other, source)):
+            which = slice(None) if some.all() else np.flatnonzero(some)
+            own, low = lane[which].astype(np.int64), offset[at[which]] + begin[which]
+            np.minimum.at(first, own, low)
+            np.maximum.at(last, own, low + (count[which] - 1))
+    used = lanes.used[last[lanes.used] != NONE]
+    by = used[np.lexsort((first[used], lanes.rank[used]))]
+    together = lanes.rank[by[1:]] == lanes.rank[by[:-1]]
+    return bool((first[by[1:]] > last[by[:-1]])[together].all())
 
 
 def _adjacent(order: Order, node: Array, row: Array, location: Array, writes: Array) -> Pairs | None:

@@ -56,7 +56,8 @@ class Graph:
 
     @cached_property
     def level(self) -> Array:
-        """The length of the longest chain that leads to each node (int32); NONE for nodes that are never reached."""
+        """The length of the longest chain that leads to each node, or another number that rises along every edge (see
+        ``Order.graph``), int32; NONE for nodes that are never reached."""
         return levels(self)
 
     @property

@@ -53,8 +53,19 @@ class Order:
 
     @cached_property
     def graph(self) -> Graph:
-        """What must happen before what, for all proofs but deadlock (``sends.depth``)."""
-        return build(self.table, self.matching, self.sends.depth)
+        """What must happen before what, for all proofs but deadlock (``sends.depth``).
+
+        Where every node is a step's, its levels are those of this execution, not made anew: an execution that is legal
+        with less buffering puts every node after what it comes after, and that is what levels are for.
+        """
+        graph = build(self.table, self.matching, self.sends.depth)
+        if self.complete and not len(graph.extra):
+            node = self.matching.lanes.node
+            level = np.full(graph.nodes, NONE, np.int32)
+            level[node + 1] = self.done + 1
+            level[node] = self.posted
+            graph.__dict__["level"] = level
+        return graph
 
     @cached_property
     def _completes(self) -> dict[int | None, bool]:
