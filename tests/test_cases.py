@@ -10,7 +10,7 @@ from schedlang.diagnostics import Diagnostic, SchedError, Severity
 from schedlang.expand import constant_value, expand, load_program
 from schedlang.ir.table import OpTable
 from schedlang.syntax import parse_value
-from schedlang.verify import verify
+from schedlang.verify import Verdict, verify
 from schedlang.verify.sends import Sends
 from tests.comparison import MODELS, compare
 
@@ -53,13 +53,14 @@ def expanded(path: Path, case: Case) -> tuple[OpTable | None, list[Diagnostic]]:
     return expand(program, path.stem, ranks=int(case.options["ranks"]), params=params, **limit)
 
 
-def judge(path: Path, case: Case) -> tuple[list[Diagnostic], dict]:
+def judge(path: Path, case: Case) -> tuple[list[Diagnostic], Verdict | None]:
+    """All findings; the verdict, where there is a table to judge."""
     table, findings = expanded(path, case)
     if table is None:
-        return findings, {}
+        return findings, None
     sends = {"sends": Sends.parse(case.options["sends"])} if "sends" in case.options else {}
     verdict = verify(table, require_agreement="require-agreement" in case.options, **sends)
-    return [*findings, *verdict.diagnostics], dict(verdict.facts)
+    return [*findings, *verdict.diagnostics], verdict
 
 
 def words(d: Diagnostic) -> str:
@@ -69,7 +70,7 @@ def words(d: Diagnostic) -> str:
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_case(path: Path) -> None:
     case = read_case(path)
-    found, facts = judge(path, case)
+    found, verdict = judge(path, case)
     found = [d for d in found if d.severity > Severity.NOTE]
     places = sorted((d.code, d.location.line if d.location else 0) for d in found)
     assert places == sorted((code, line) for code, line, _ in case.findings), [words(d) for d in found]
@@ -77,7 +78,8 @@ def test_case(path: Path) -> None:
         said = [words(d) for d in found if d.code == code and d.location.line == line]
         assert any(text.lower() in s for s in said), said
     for name, value in case.facts.items():
-        said = facts[name]
+        assert verdict is not None
+        said = verdict.facts[name]
         assert ({True: "yes", False: "no"}[said] if isinstance(said, bool) else str(said)) == value
 
 
