@@ -54,15 +54,17 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     chunks = np.unique(shared[bad])
     row = int(program.carriers.receiver[(theirs.writers or ours.writers)[-1]])
     ranks = np.unique(places.ranks_of(conditions.results[bad]))
+    differ = places.ranks_of(conditions.results[bad[shared[bad] == shared[example]]])
     notes = [Note(f"{places.name(at)} is {written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
                   None if not past.writers else table.origin(int(program.carriers.receiver[past.writers[-1]]))[0])
              for at, past in ((mine, ours), (other, theirs))]
     return Agreement(False, at_row(Diagnostic(
         "SL505", Severity.NOTE,
         f"the ranks add up {counted(len(chunks), 'chunk')} in different orders, so their bits may differ (first in "
-        f"chunk {int(shared[example])}: rank {places.where(mine)[1]} against ranks {collapse.numbers(ranks.tolist())})",
+        f"chunk {int(shared[example])}: rank {places.where(mine)[1]} against rank{'s' * (len(differ) > 1)} "
+        f"{collapse.numbers(differ)})",
         None, tuple(notes),
-        "let one rank compute each chunk and send the result to the others", len(bad),
+        "let one rank compute each chunk and send the result to the others", len(chunks),
         {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, row))
 
 

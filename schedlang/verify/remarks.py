@@ -57,7 +57,7 @@ def _remark(table: OpTable, program: Program, conditions: Conditions, found: Use
         many = f"{steps:,} steps of the schedule do" if steps > 1 else "1 step of the schedule does"
         notes.append(Note(f"{many} nothing else"))
     if passed:
-        help = "store nothing: end the statement in `only`, as in `then send to q only`"
+        help = "store nothing: `only` behind the hop that passes it on, as in `then send to q only`"
     elif all_of_it:
         help = "leave the statement out"
     else:
