@@ -61,7 +61,8 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
     if op is not None and op not in REDUCE_OPS:
         raise SchedError(error("SL206", f"there is no reduction operator `{op}`", schedule.name_span,
                                help=did_you_mean(op, list(REDUCE_OPS)) or "the operators are " + ", ".join(REDUCE_OPS)))
-    expansions = Expansions(min(max_ops, (1 << 31) - 1))
+    max_ops = min(max_ops, (1 << 31) - 1)
+    expansions = Expansions(max_ops)
     expansions.check(schedule, program.root)
     sized = any(p.name == "ranks" for p in schedule.params)
     if ranks is not None and sized:
@@ -77,7 +78,13 @@ def _expand(program: Program, name: str, ranks: int | None, params: dict[str, Va
     elif ranks is not None:
         params = _for_world(schedule, program, ranks, params)
     try:
-        table = expansions.table(schedule, program.root, converted(schedule, params), op)
+        try:
+            table = expansions.table(schedule, program.root, converted(schedule, params), op)
+        except Failed:
+            if not expansions.shared:
+                raise
+            expansions = Expansions(max_ops, alone=True)
+            table = expansions.table(schedule, program.root, converted(schedule, params), op)
     except Failed as why:
         return None, why.findings + [d for d in expansions.warnings if d.code not in USELESS]
     except MemoryError:

@@ -35,11 +35,12 @@ MAX_CALLS = 1 << 17
 
 
 class Calls:
-    """Evaluates the calls of one expansion; remembers what functions gave for arguments that were the same."""
+    """Evaluates the calls of one expansion; remembers what functions gave for arguments that were the same. ``count``:
+    how many it has evaluated."""
 
     def __init__(self, evaluate: Evaluator) -> None:
         self._evaluate = evaluate
-        self._count = self._depth = 0
+        self.count = self._depth = 0
         self._memo: dict[Any, Value] = {}
 
     def value(self, node: t.Call, frame: Frame, module: Module) -> Value:
@@ -80,8 +81,8 @@ class Calls:
         return known if sub.n == 1 else Frame(frame.n, sub, index=code).lifted(known)
 
     def _body(self, function: Function, arguments: Sequence[Value], node: t.Call, frame: Frame) -> Value:
-        self._count += 1
-        if self._count > MAX_CALLS:
+        self.count += 1
+        if self.count > MAX_CALLS:
             raise fail("SL208", f"more than {MAX_CALLS:,} function calls", node.span, frame, final=True)
         if self._depth >= MAX_DEPTH:
             raise self._too_deep(function, node, frame)

@@ -51,6 +51,7 @@ class Evaluator:
         self.max_ops = max_ops
         self.turns = 0
         self._free: dict[int, frozenset[str]] = {}
+        self.calls = Calls(self)
         self._nodes: dict[type, Callable[[Any, Frame, Module], Value]] = {
             t.Int: self._int,
             t.Bool: self._bool,
@@ -59,7 +60,7 @@ class Evaluator:
             t.Comp: self._comp,
             t.Range: self._range,
             t.Index: self._index,
-            t.Call: Calls(self).value,
+            t.Call: self.calls.value,
             t.Unary: self._unary,
             t.Binary: self._binary,
             t.Compare: self._compare,

@@ -15,7 +15,7 @@ from schedlang.expand.ensure import check_once
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.frame import Fail, Frame, fail, shown_all
 from schedlang.expand.parameters import bound
-from schedlang.expand.program import Module
+from schedlang.expand.program import Kept, Module
 from schedlang.expand.rows import columns
 from schedlang.expand.statements import CHAN, STREAM, Statements
 from schedlang.expand.values import Value, at, key
@@ -28,6 +28,12 @@ from schedlang.syntax import tree as t
 MAX_USES = 64
 """How deep schedules may use each other."""
 
+KEPT_ROWS = 1 << 14
+"""Up to so many rows the table of a used schedule is kept for further sizes; more are made anew sooner than moved."""
+
+KEPT = 1 << 10
+"""So many tables of used schedules are kept for one program."""
+
 
 class Failed(Exception):
     """A schedule cannot be expanded: why."""
@@ -38,14 +44,18 @@ class Failed(Exception):
 
 
 class Expansions:
-    """All expansions of one call: they share their limits and their results."""
+    """All expansions of one call: they share their limits and their results. ``shared``: tables of other calls, too."""
 
-    def __init__(self, max_ops: int) -> None:
+    def __init__(self, max_ops: int, alone: bool = False) -> None:
+        """``alone``: nothing is taken that other sizes have made."""
+        self.alone, self.shared = alone, False
         self.evaluate = Evaluator(max_ops)
         self.warnings: list[Diagnostic] = []
         self._warned: set[int] = set()
         self._tables: dict[Any, OpTable | None] = {}
         self._stack: list[tuple[Any, str]] = []
+        self._looked_at: list[tuple[t.Schedule, Module]] = []
+        self._deepest = 0
 
     def table(self, schedule: t.Schedule, module: Module, given: dict[str, Value], op: str | None = None) -> OpTable:
         """The table of a schedule. Raises Failed."""
@@ -58,6 +68,7 @@ class Expansions:
 
     def check(self, schedule: t.Schedule, module: Module) -> None:
         """Looks at the text of a schedule, once. Raises Failed."""
+        self._looked_at.append((schedule, module))
         if schedule.name not in module.checked:
             module.checked[schedule.name] = structure.check(schedule, module)
         found = module.checked[schedule.name]
@@ -130,10 +141,40 @@ class Expansions:
             )
         if form not in self._tables:
             self._tables[form] = None
-            self._tables[form] = self._expanded(schedule, module, given, name, s, frame)
+            kept = self._kept(module, form)
+            self._tables[form] = kept if kept is not None else self._made(schedule, module, given, name, s, frame)
         table = self._tables[form]
         if table is None:
             raise Fail()
+        return table
+
+    def _kept(self, module: Module, form: Any) -> OpTable | None:
+        """The table that another size has made, if it has. What it cost there counts here, too; it may be more than
+        here, where functions have been called alike before, so who fails is tried again alone."""
+        kept = module.program.kept.get((form, self.evaluate.max_ops))
+        if self.alone or kept is None or len(self._stack) + kept.deep > MAX_USES:
+            return None
+        self.shared = True
+        self.evaluate.turns += kept.turns
+        self.evaluate.calls.count += kept.calls
+        self._deepest = max(self._deepest, len(self._stack) + kept.deep)
+        for schedule, place in kept.looked_at:
+            self.check(schedule, place)
+        return kept.table
+
+    def _made(self, schedule: t.Schedule, module: Module, given: dict[str, Value], name: Any, s: t.Use,
+              frame: Frame) -> OpTable:
+        """The table, made here, and kept for other sizes."""
+        turns, calls, looked_at = self.evaluate.turns, self.evaluate.calls.count, len(self._looked_at)
+        deepest, self._deepest = self._deepest, len(self._stack)
+        table = self._expanded(schedule, module, given, name, s, frame)
+        deep = self._deepest - len(self._stack)
+        self._deepest = max(deepest, self._deepest)
+        kept = module.program.kept
+        if len(table) <= KEPT_ROWS and len(kept) < KEPT:
+            kept[(*name, s.reversed), self.evaluate.max_ops] = Kept(
+                table, self.evaluate.turns - turns, self.evaluate.calls.count - calls, deep,
+                tuple(self._looked_at[looked_at:]))
         return table
 
     def _expanded(self, schedule: t.Schedule, module: Module, given: dict[str, Value], name: Any, s: t.Use,
@@ -142,6 +183,7 @@ class Expansions:
             raise fail("SL209", f"schedules use each other more than {MAX_USES} deep", s.span, frame, final=True,
                        help="does the recursion end for these arguments?")
         self._stack.append((name, schedule.name))
+        self._deepest = max(self._deepest, len(self._stack))
         try:
             table = self.table(schedule, module, given)
             if s.reversed:

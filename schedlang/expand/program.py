@@ -7,10 +7,12 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from schedlang import syntax
 from schedlang.diagnostics import Diagnostic, Note, SchedError, error
 from schedlang.expand.frame import Fail
+from schedlang.ir.table import OpTable
 from schedlang.ops import BUILTINS
 from schedlang.source import Source, Span
 from schedlang.syntax import tree as t
@@ -116,6 +118,19 @@ class Module:
                          help=did_you_mean(name, known)))
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The table of a schedule that another uses, for the next size in which it is used alike. What it cost counts
+    there, too: ``turns`` of loops, ``calls`` of functions, uses within uses ``deep``; ``looked_at``: the schedules in
+    it, whose warnings are to be said."""
+
+    table: OpTable
+    turns: int
+    calls: int
+    deep: int
+    looked_at: tuple[tuple[t.Schedule, Module], ...]
+
+
 class Texts:
     """What the programs of one call share: texts that were read and parsed, and what is where in the library."""
 
@@ -143,6 +158,7 @@ class Program:
         self.source = source
         self._modules: dict[str, Module] = {}
         self._texts = Texts() if texts is None else texts
+        self.kept: dict[Any, Kept] = {}
         findings: list[Diagnostic] = []
         root = self._load(source, (), findings)
         if root is None or findings:
