@@ -200,10 +200,12 @@ _NAMES = (
         "SL208", "too-large", UNUSABLE, "The expansion has more rows or loop turns than --max-ops allows.",
         """
         Expanding stops before it takes all memory: at most 2^28 operations and loop turns. Often a loop's bound
-        is not what was meant, such as `0..2 ** ranks`.
+        is not what was meant, such as `0..2 ** ranks`. It also stops, and so does verifying, where even the least
+        memory that this many operations take is not available.
         """,
         """
-        Check the loop bounds; if the size is meant, raise the limit with `--max-ops N`.
+        Check the loop bounds; if the size is meant, raise the limit with `--max-ops N`. For want of memory take fewer
+        ranks or chunks, or a machine with more.
         """),
     _code(
         "SL209", "recursion", UNUSABLE, "A function or schedule recurses too deep.",
