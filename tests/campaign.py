@@ -1,8 +1,8 @@
 """Many mutants, each judged by ``verify`` and by the interpreter: ``python -m tests.campaign --count 20000``.
 
-Bases are every shipped schedule in small worlds and random working tables, half of each; a mutant has one mutation,
-now and then two. Prints how many there were, by mutation and by verdict, and every disagreement, made small, as a
-JSON table.
+Bases are the shipped schedules, one after another, each in all its small worlds, and random working tables, half of
+each; a mutant has one mutation, now and then two. Prints how many there were, by mutation, by verdict and by schedule,
+and every disagreement, made small, as a JSON table.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import argparse
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from schedlang.diagnostics import Severity
 from schedlang.ir import json
 from schedlang.ir.table import OpTable
 from tests.comparison import MODELS, compare
@@ -31,8 +31,14 @@ LARGEST = 400
 """Rows of a base: interpreting takes time."""
 
 
-def shipped_tables(most_ranks: int = 6) -> Iterator[tuple[str, OpTable]]:
-    """Every shipped schedule, expanded for each of its small worlds: (what it is, table)."""
+@cache
+def shipped_tables(most_ranks: int = 8) -> tuple[tuple[str, OpTable], ...]:
+    """Every shipped schedule, expanded for each of its small worlds: (what it is, table). What it is begins with the
+    name of the schedule and a space."""
+    return tuple(_shipped_tables(most_ranks))
+
+
+def _shipped_tables(most_ranks: int) -> Iterator[tuple[str, OpTable]]:
     from schedlang.expand import cases, expand, load_program
 
     for path in sorted(EXAMPLES.rglob("*.sched")):
@@ -43,17 +49,24 @@ def shipped_tables(most_ranks: int = 6) -> Iterator[tuple[str, OpTable]]:
                     continue
                 given = {k: v for k, v in case.items() if k != "ranks"}
                 table, found = expand(program, name, ranks=case["ranks"], params=given)
-                if table is not None and len(table) <= LARGEST and not any(d.severity == Severity.ERROR for d in found):
+                assert table is not None, found
+                if len(table) <= LARGEST:
                     yield f"{path.relative_to(EXAMPLES)}::{name} {case}", table
+
+
+def schedule_of(base: str) -> str:
+    """The schedule's name in what :func:`shipped_tables` calls a base."""
+    return base.split(" ", 1)[0]
 
 
 @dataclass
 class Figures:
-    """What a campaign came to. ``kinds``: mutants by mutation. ``verdicts``: by what is wrong with them. ``void``:
-    mutations that found nothing to change. ``disagreements``: (base, mutations, model, sentence, smallest table that
-    shows it)."""
+    """What a campaign came to. ``kinds``: mutants by mutation. ``schedules``: by the shipped schedule they are made of.
+    ``verdicts``: by what is wrong with them. ``void``: mutations that found nothing to change. ``disagreements``: (base,
+    mutations, model, sentence, smallest table that shows it)."""
 
     kinds: Counter[str] = field(default_factory=Counter)
+    schedules: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[str] = field(default_factory=Counter)
     void: int = 0
     disagreements: list[tuple[str, str, str, str, OpTable]] = field(default_factory=list)
@@ -63,6 +76,9 @@ class Figures:
         yield f"{self.verdicts.total()} mutants, {len(self.disagreements)} disagreements"
         yield "by mutation: " + ", ".join(f"{k} {n}" for k, n in self.kinds.most_common())
         yield "by verdict: " + ", ".join(f"{k} {n}" for k, n in self.verdicts.most_common())
+        if self.schedules:
+            (most, n), (least, few) = self.schedules.most_common()[0], self.schedules.most_common()[-1]
+            yield f"of {len(self.schedules)} shipped schedules, from {few} ({least}) to {n} ({most}) each"
         for base, kinds, model, sentence, table in self.disagreements:
             yield f"\n{base}, {kinds}, {model}: {sentence}\n{json.dumps(table)}"
 
@@ -70,26 +86,31 @@ class Figures:
 def campaign(count: int, seed: int, shipped: Sequence[tuple[str, OpTable]]) -> Figures:
     """Judge ``count`` mutants."""
     figures, rng, kinds = Figures(), random.Random(seed), list(MUTATIONS)
-    turn = 0
+    bases: dict[str, list[tuple[str, OpTable]]] = defaultdict(list)
+    for what, table in shipped:
+        bases[schedule_of(what)].append((what, table))
+    schedules, turn = list(bases.values()), 0
     while figures.verdicts.total() < count:
         turn += 1
-        if shipped and turn % 2:
-            name, base = shipped[turn // 2 % len(shipped)]
+        if schedules and turn % 2:
+            name, base = rng.choice(schedules[turn // 2 % len(schedules)])
         else:
             name, base = f"random {turn}", working_table(rng, flawless=True)
         chosen = [rng.choice(kinds) for _ in range(rng.choice([1, 1, 1, 1, 2]))]
-        table: OpTable | None = base
+        mutant: OpTable | None = base
         for kind in chosen:
-            table = None if table is None else mutate(table, kind, rng)
-        if table is None:
+            mutant = None if mutant is None else mutate(mutant, kind, rng)
+        if mutant is None:
             figures.void += 1
             continue
         model, at = rng.choice(MODELS), rng.randrange(1 << 30)
-        judged = compare(table, model, at)
+        judged = compare(mutant, model, at)
         figures.kinds.update(chosen)
+        if turn % 2 and schedules:
+            figures.schedules[schedule_of(name)] += 1
         figures.verdicts[judged.verdict] += 1
         if judged.disagreement is not None:
-            small = shrink(table, lambda t, m=model, s=at: compare(t, m, s).disagreement is not None)  # type: ignore[misc]
+            small = shrink(mutant, lambda t, m=model, s=at: compare(t, m, s).disagreement is not None)  # type: ignore[misc]
             sentence = compare(small, model, at).disagreement or judged.disagreement
             figures.disagreements.append((name, "+".join(chosen), model, sentence, small))
     return figures
@@ -136,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     began = time.process_time()
-    figures = campaign(given.count, given.seed, list(shipped_tables()))
+    figures = campaign(given.count, given.seed, shipped_tables())
     print("\n".join(figures.lines()))
     print(f"{time.process_time() - began:.0f} s CPU")
     return 1 if figures.disagreements else 0

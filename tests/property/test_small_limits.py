@@ -30,7 +30,7 @@ def test_on_programs(small):
 
 
 def test_on_mutants(small):
-    figures = campaign(300, 4, list(shipped_tables()))
+    figures = campaign(300, 4, shipped_tables())
     print("\n".join(figures.lines()))
     assert not figures.disagreements
 
@@ -38,5 +38,5 @@ def test_on_mutants(small):
 @pytest.mark.nightly
 def test_on_many(small):
     nothing_differs(3_000, 5)
-    figures = campaign(5_000, 6, list(shipped_tables()))
+    figures = campaign(5_000, 6, shipped_tables())
     assert not figures.disagreements
