@@ -62,8 +62,8 @@ def schedule_of(base: str) -> str:
 @dataclass
 class Figures:
     """What a campaign came to. ``kinds``: mutants by mutation. ``schedules``: by the shipped schedule they are made of.
-    ``verdicts``: by what is wrong with them. ``void``: mutations that found nothing to change. ``disagreements``: (base,
-    mutations, model, sentence, smallest table that shows it)."""
+    ``verdicts``: by what is wrong with them. ``void``: mutations that found nothing to change. ``disagreements``:
+    (base, mutations, model, sentence, smallest table that shows it)."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     schedules: Counter[str] = field(default_factory=Counter)

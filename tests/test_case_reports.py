@@ -1,4 +1,4 @@
-"""What is said of each file of tests/cases, to the letter: findings with their notes, help and witnesses, proofs, facts.
+"""What is said of each file of tests/cases, to the letter: findings with notes, help and witnesses, proofs, facts.
 
 `pytest tests/test_case_reports.py --update` writes golden/cases anew.
 """
