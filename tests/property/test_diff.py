@@ -26,11 +26,12 @@ SEED = st.integers(0, 1000)
 
 
 def final(table):
-    """What the result locations hold at the end, by counts of initial values; None where nothing."""
-    run = interpret(table, "contributions")
-    empty = always_empty(table)
-    return {at: None if at not in run.memory else run.memory[at].tolist()
+    """What the result locations hold at the end: by counts of initial values, and these with a hash of the tree of
+    additions; None where nothing."""
+    run, empty = interpret(table, "contributions"), always_empty(table)
+    held = {at: None if at not in run.memory else run.memory[at].tolist()
             for at in conditions(table).results if at not in empty}
+    return {at: counts and counts[:-1] for at, counts in held.items()}, held
 
 
 def bits(table, seed):
@@ -38,7 +39,7 @@ def bits(table, seed):
             for here in interpret(table, seed, dtype="float32", clocks=False).outputs]
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=40, **QUIET)
 @given(tables(), SEED)
 def test_copies_in_other_words_have_the_same_operations(table, seed):
     copy = in_other_words(table, random.Random(seed))
@@ -48,14 +49,14 @@ def test_copies_in_other_words_have_the_same_operations(table, seed):
     assert operations.difference(copy, table) == ()
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=40, **QUIET)
 @given(arbitrary_tables(), SEED)
 def test_copies_of_faulty_tables_have_the_same_operations(table, seed):
-    if not legal.check(table) and not any(d.code == "SL304" for d in match(table).diagnostics):
+    if not legal.check(table) and not match(table).diagnostics:
         assert operations.difference(table, in_other_words(table, random.Random(seed))) == ()
 
 
-@settings(max_examples=120, **QUIET)
+@settings(max_examples=80, **QUIET)
 @given(tables(flawless=True), st.lists(st.sampled_from(sorted(MUTATIONS)), min_size=1, max_size=2), SEED)
 def test_mutants_differ_where_the_interpreter_says_so(table, kinds, seed):
     rng = random.Random(seed)
@@ -68,14 +69,16 @@ def test_mutants_differ_where_the_interpreter_says_so(table, kinds, seed):
     if found.level == "faulty":
         assert not found.b.settled and not verify(mutant).ok
         return
-    assert (found.level == "different") == (final(table) != final(mutant))
+    (ours, our_trees), (theirs, their_trees) = final(table), final(mutant)
+    assert (found.level == "different") == (ours != theirs)
+    assert (found.level in ("operations", "bits")) == (our_trees == their_trees)
     if found.level in ("operations", "bits"):
         assert bits(table, seed) == bits(mutant, seed)
     assert found.ok == (verify(mutant).ok and found.equivalent)
     assert bool(found.notes) == (found.level != "operations")
 
 
-@settings(max_examples=30, **QUIET)
+@settings(max_examples=20, **QUIET)
 @given(tables(flawless=True), st.sampled_from([2, 3]))
 def test_finer_chunks_give_the_same_bits(table, factor):
     if table.collective.counts is not None or table.collective.name == "barrier":
@@ -89,7 +92,7 @@ def test_finer_chunks_give_the_same_bits(table, factor):
         assert found.parts == promises.common_parts(finer, finer)
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=40, **QUIET)
 @given(tables())
 def test_the_critical_path_is_a_chain_as_long_as_the_rounds(table):
     verdict = verify(table)
