@@ -1,6 +1,7 @@
 """Every shipped schedule, proved over the worlds of its own `verify` line, and listed where people look for it."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,22 @@ def test_readme_lists_every_schedule() -> None:
     listed = re.findall(r"^\| \[`(\w+)`\]\((\S+)\)", (EXAMPLES / "README.md").read_text(), re.M)
     shipped = [(name, str(path.relative_to(EXAMPLES))) for path in FILES for name in load_program(str(path)).names]
     assert sorted(listed) == sorted(shipped)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(EXAMPLES)))
+def test_sizes_below_one_are_refused(path: Path) -> None:
+    """Or, where nothing depends on them, change nothing: two negative sizes must not make a world of the right size."""
+    program = load_program(str(path))
+    for name in program.names:
+        choices = {"inplace": (False,), "staged": (False,), "tree_inside": (False,), "tree_between": (False, True)}
+        sizes = [p for p in program.parameters(name) if p not in ("ranks", "counts", "root")]
+        ranks = 4 if "ranks" in program.parameters(name) else None
+        for values in product(*(choices.get(p, (-2, -1, 0, 2)) for p in sizes)):
+            given = dict(zip(sizes, values, strict=True))
+            if "counts" in program.parameters(name) or all(type(v) is bool or v > 0 for v in values):
+                continue
+            table, findings = expand(program, name, ranks=ranks, params=given)
+            if table is None:
+                assert {d.code for d in findings} <= {"SL205", "SL207"}, (given, findings)
+            else:
+                assert verify(table).ok and set(given) & {"k"}, given
