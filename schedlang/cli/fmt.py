@@ -11,6 +11,7 @@ import click
 
 from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNUSABLE, bad_option, show, write_text
 from schedlang.diagnostics import SchedError
+from schedlang.render.style import one_line
 from schedlang.source import Source
 from schedlang.syntax import format_file, parse, read
 
@@ -49,10 +50,10 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
         if path == STDIN and not check and not diff:
             click.echo(text, nl=False)
         elif differs and check and not diff:
-            click.echo(f"would format {source.path}")
+            click.echo(f"would format {one_line(source.path)}")
         elif differs and not check and not diff:
             _replace(path, text)
-            click.echo(f"formatted {path}")
+            click.echo(f"formatted {one_line(path)}")
     if paths != (STDIN,):
         click.echo(_summary(changed, same, broken, "would change" if check or diff else "formatted"), err=True)
     return EXIT_UNUSABLE if broken else EXIT_FINDINGS if check and changed else EXIT_CLEAN
@@ -92,7 +93,8 @@ def _difference(source: Source, text: str) -> str:
     def lines(of: str) -> list[str]:
         return [line + "\n" for line in of.removesuffix("\n").split("\n")] if of else []
 
-    return "".join(unified_diff(lines(source.text), lines(text), source.path, source.path))
+    name = one_line(source.path)
+    return "".join(unified_diff(lines(source.text), lines(text), name, name))
 
 
 def _replace(path: str, text: str) -> None:

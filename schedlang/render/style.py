@@ -73,4 +73,9 @@ def printable(char: str, column: int = 0) -> str:
 
 def clean(text: str) -> str:
     """A text without control characters, line ends kept."""
-    return "\n".join("".join(printable(c) for c in line) for line in text.split("\n"))
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def one_line(text: str) -> str:
+    """A text, such as a file's name, without control characters, so also without line ends."""
+    return "".join(map(printable, text))

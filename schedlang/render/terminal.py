@@ -7,7 +7,7 @@ from typing import Literal
 
 from schedlang.codes import CODES
 from schedlang.diagnostics import Diagnostic, Note, Severity
-from schedlang.render.style import Style, char_width, clean, printable, terminal_width, wants_color
+from schedlang.render.style import Style, char_width, clean, one_line, printable, terminal_width, wants_color
 from schedlang.source import Location, Span
 
 Format = Literal["full", "concise"]
@@ -45,7 +45,7 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
 
 def place(location: Location | None) -> str:
     """``file:line:col``, or an empty string."""
-    return "" if location is None else clean(f"{location.file}:{location.line}:{location.column}")
+    return "" if location is None else one_line(f"{location.file}:{location.line}:{location.column}")
 
 
 def _head(d: Diagnostic, style: Style) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.render import json
-from schedlang.render.style import Style
+from schedlang.render.style import Style, one_line
 from schedlang.render.terminal import render, summary
 from schedlang.report import Case, Failure, Report
 
@@ -27,7 +27,7 @@ def text(report: Report, *, full: bool, style: Style, width: int) -> str:
 
 
 def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str]:
-    name = style("bold", f"{report.file}::{report.schedule}")
+    name = style("bold", one_line(f"{report.file}::{report.schedule}"))
 
     def findings(shown: Sequence[Diagnostic]) -> Iterator[str]:
         if shown:
@@ -79,7 +79,7 @@ def _elsewhere(failure: Failure) -> Iterator[str]:
     for case, d in others[:MOST_LINES]:
         at = d.location
         assert at is not None
-        where = f"line {at.line}" + ("" if {at.file} == files else f" of {at.file}")
+        where = f"line {at.line}" + ("" if {at.file} == files else f" of {one_line(at.file)}")
         yield f"{d.code} also in {where}, first with {values_text([case.values])}"
     if (left := len(others) - MOST_LINES) > 0:
         yield f"and in {left} more line{'s' * (left > 1)}"
@@ -90,7 +90,7 @@ def _skipped(skipped: Iterable[Case], cases: Iterable[Case]) -> Iterator[str]:
     no other case as well, else one case."""
     reasons: dict[str, list[Case]] = {}
     for case in skipped:
-        reasons.setdefault(case.diagnostics[0].message, []).append(case)
+        reasons.setdefault(one_line(case.diagnostics[0].message), []).append(case)
     for why, these in reasons.items():
         values = [case.values for case in these]
         span = {name: {repr(v[name]) for v in values if name in v} for name in values[0]}

@@ -639,3 +639,20 @@ def test_why_needs_two_operations(call, shipped, names):
 def test_why_looks_for_a_size_that_has_both(call, shipped):
     status, out, _ = call("verify", str(shipped), "--why", "15@c=0,s=3,r=0,op=send", "15@c=0,s=2,r=0,op=send")
     assert status == 0 and out.startswith("ring with ranks 5, channels 1\n")
+
+
+@pytest.mark.parametrize("form", ["full", "concise"])
+def test_names_are_shown_without_control_characters(tmp_path, monkeypatch, capsys, form):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FORCE_COLOR", "1")      # without colours, all escape sequences are dropped on the way
+    name = "\x1b[5m\t\u202e\n.sched"
+    Path(name).write_text(FAULTY.replace("    verify", '    require ranks > 4, "\x1b[5m\u202e"\n    verify'))
+    assert main.main(["verify", name, "--format", form]) == 1
+    shown = capsys.readouterr().out
+    assert not any(c in shown for c in ("\x1b[5m", "\t", "\u202e")) and shown.count("\u241b[5m") > 2
+    assert "  \x1b[1m\u241b[5m    \ufffd\u240a.sched::short\x1b[0m  ranks 5: " in shown
+    assert "    skipped ranks 1 to 4: \u241b[5m\ufffd\n" in shown
+    Path(name).write_text(FAULTY + "\n\n")
+    assert [main.main(["fmt", option, name]) for option in ("--check", "--diff")] == [1, 0]
+    shown = capsys.readouterr().out
+    assert not any(c in shown for c in ("\x1b[5m", "\t", "\u202e")) and shown.count("\u241b[5m") == 3
