@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic, Note, Severity
+from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import Array, OpTable
 from schedlang.ir.words import counted
-from schedlang.verify import collapse, words
+from schedlang.verify import collapse
 from schedlang.verify.values.conditions import Conditions
-from schedlang.verify.values.history import Tree, history
+from schedlang.verify.values.history import history
 from schedlang.verify.values.walk import Program, Walk
 
 BLOCK = 1 << 18
@@ -52,12 +52,11 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     mine, other = int(conditions.results[reference]), int(conditions.results[example])
     ours, theirs = history(program, conditions, mine), history(program, conditions, other)
     chunks = np.unique(shared[bad])
-    row = int(program.carriers.receiver[(theirs.writers or ours.writers)[-1]])
     ranks = np.unique(places.ranks_of(conditions.results[bad]))
     differ = places.ranks_of(conditions.results[bad[shared[bad] == shared[example]]])
-    notes = [Note(f"{places.name(at)} is {written(past.value.tree, conditions)}{_by(table, program, past.writers)}",
-                  None if not past.writers else table.origin(int(program.carriers.receiver[past.writers[-1]]))[0])
-             for at, past in ((mine, ours), (other, theirs))]
+    last = [int(program.carriers.receiver[past.writers[-1]]) for past in (ours, theirs)]
+    notes = [collapse.note(table, row, f"{places.name(at)} is {written(past.value.tree, conditions)}; written last by ")
+             for at, past, row in ((mine, ours, last[0]), (other, theirs, last[1]))]
     return Agreement(False, at_row(Diagnostic(
         "SL505", Severity.NOTE,
         f"the ranks add up {counted(len(chunks), 'chunk')} in different orders, so their bits may differ (first in "
@@ -65,7 +64,7 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
         f"{collapse.numbers(differ)})",
         None, tuple(notes),
         "let one rank compute each chunk and send the result to the others", len(chunks),
-        {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, row))
+        {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, last[1]))
 
 
 def _blocks(column: Array) -> Iterator[Array]:
@@ -73,21 +72,11 @@ def _blocks(column: Array) -> Iterator[Array]:
     return (np.arange(start, min(start + BLOCK, len(column))) for start in range(0, len(column), BLOCK))
 
 
-def _by(table: OpTable, program: Program, writers: list[int]) -> str:
-    if not writers:
-        return ""
-    row = int(program.carriers.receiver[writers[-1]])
-    return f"; written last by {words.sentence(table, row)}"
-
-
-def written(tree: Tree | None, conditions: Conditions, most: int = 160) -> str:
-    """A tree as a sum of ranks: ``((0 + 1) + 2) + 3``; the smaller side first, a long one cut."""
-    if tree is None:
-        return "nothing"
-    text, smallest = _text(tree, conditions)
-    del smallest
-    text = text[1:-1] if text.startswith("(") else text
-    return f"rank {text}" if "+" not in text else f"the ranks' {text if len(text) <= most else text[:most] + ' ...'}"
+def written(tree: object, conditions: Conditions, most: int = 160) -> str:
+    """A tree of several contributions as a sum of ranks: ``((0 + 1) + 2) + 3``; the smaller side first, a long one
+    cut."""
+    text = _text(tree, conditions)[0][1:-1]
+    return f"the ranks' {text if len(text) <= most else text[:most] + ' ...'}"
 
 
 def _text(tree: object, conditions: Conditions) -> tuple[str, int]:

@@ -6,7 +6,7 @@ enough, else by fingerprints (records.py). An explanation is always exact: it re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,7 +59,9 @@ def judge(table: OpTable, program: Program, conditions: Conditions, *, agree: bo
     """
     rng = np.random.default_rng(seed)
     trees = [Trees(conditions.contributions, rng)] if agree else []
-    for holds in _ways(program, conditions, method, rng):
+    ways = _ways(program, conditions, method, rng)
+    while True:
+        holds = next(ways)
         walk = Watched(program, [holds, *trees], conditions)
         reads = walk.run()
         if not (isinstance(holds, Sets) and holds.mixed):
@@ -90,21 +92,14 @@ def _ways(program: Program, conditions: Conditions, method: Method | None,
 
 def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Conditions) -> Wrong:
     """The results that are not as they must be; those made from something uninitialised are left out."""
-    words, sums = walk.state[:, walk.columns[0]], None
-    if isinstance(holds, Fingerprints):
-        sums = _Sums(holds, conditions)
+    words = walk.state[:, walk.columns[0]]
+    holds_right = _rightly(words, holds, conditions)
     found = [np.zeros(0, np.int64)]
     for start in range(0, len(conditions.results), BLOCK):
         which = np.arange(start, min(start + BLOCK, len(conditions.results)))
         place = conditions.results[which]
         count, size = walk.count[place], _sizes(conditions, which)
-        right = count == size
-        if isinstance(holds, Names):
-            right &= (size == 1) & (words[place, 0] == _first(conditions, which).astype(np.uint64))
-        elif sums is not None:
-            right &= words[place, 0] == sums(which)
-        elif isinstance(holds, Sets):
-            right &= _equal_sets(words, holds, conditions, which)
+        right = (count == size) & holds_right(which)
         found.append(which[~right & (count != SPOILT)])
     wrong = np.concatenate(found)
     count, size = walk.count[conditions.results[wrong]], _sizes(conditions, wrong)
@@ -117,6 +112,21 @@ def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Condition
         foreign = ((got[:, 0] != want[:, 0]) & (got[:, 0] != 0)) | ((got[:, 1:] & ~want[:, 1:]) != 0).any(1)
         repeated = count > bits(got[:, 1:])
     return Wrong(wrong, np.where(foreign, FOREIGN, np.where(repeated, REPEATED, MISSING)))
+
+
+def _rightly(words: Array, holds: Names | Sets | Fingerprints, conditions: Conditions) -> Callable[[Array], Array]:
+    """Which of some results hold the words of what they must hold, where they hold the right number."""
+    if isinstance(holds, Sets):
+        return lambda which: _equal_sets(words, holds, conditions, which)
+    if isinstance(holds, Fingerprints):
+        sums = _Sums(holds, conditions)
+        return lambda which: words[conditions.results[which], 0] == sums(which)
+
+    def equal_names(which: Array) -> Array:
+        one: Array = _sizes(conditions, which) == 1
+        return one & (words[conditions.results[which], 0] == _first(conditions, which).astype(np.uint64))
+
+    return equal_names
 
 
 def _first(conditions: Conditions, which: Array) -> Array:

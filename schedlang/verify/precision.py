@@ -124,7 +124,7 @@ class Precision:
     def _reached(self, shape: int) -> int:
         """How many ones a sum of this shape takes to come to its value."""
         values = self.shapes.values(np.ones(1, self.arithmetic.held.numpy), COMBINED[self.op])[:, 0]
-        while shape:
+        while True:     # two ones make two in every dtype, so this ends above the single ones
             sides = self.shapes.left[shape], self.shapes.right[shape]
             heavy = max(sides, key=lambda n: float(values[n]))
             if values[heavy] != values[shape]:

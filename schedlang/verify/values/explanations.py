@@ -169,8 +169,6 @@ class _Explainer:
     def _whence(self, should: list[int], rank: int, place: str) -> tuple[list[Note], list[int]]:
         """Where a contribution that belongs into a place of a rank is instead, and the rows that say so; one from
         another rank, if there is one."""
-        if not should:
-            return [], []
         far = np.flatnonzero(self.conditions.origins(should)[1] != rank)
         contribution = should[int(far[0]) if len(far) else 0]
         what = contributions(self.conditions, [contribution])

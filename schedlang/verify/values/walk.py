@@ -142,8 +142,7 @@ class Walk:
                 which = slice(int(at[0]), int(at[-1]) + 1)
             count[which] = 1.0
             for part, columns in zip(self.parts, self.columns, strict=True):
-                if part.width:
-                    self.state[which, columns] = part.initial(conditions.initial[start : start + BLOCK])
+                self.state[which, columns] = part.initial(conditions.initial[start : start + BLOCK])
         count[conditions.empty] = 0.0           # nothing is there that could be uninitialised
         self._uninitialised: list[tuple[Array, int, Array]] = []
 
@@ -220,8 +219,7 @@ class Walk:
         count += other.view(np.float64)[:, 0]
         np.minimum(count, MANY, out=count)
         for part, columns in zip(self.parts, self.columns, strict=True):
-            if part.width:
-                part.combine(into[:, columns], other[:, columns])
+            part.combine(into[:, columns], other[:, columns])
         return into
 
     def _yield(self, values: Array, carriers: Array, operands: Array, slots: Array) -> Array:
