@@ -109,9 +109,9 @@ class Precision:
         reached = self._reached(int(self.which[at]))
         if reached < terms[at]:
             notes.append(Note(f"{reached:,} of them make as much already; what is added after that is lost"))
-        help = "add numbers of like size, as halving-doubling and trees do"
-        if arithmetic.held.name in ("float16", "bfloat16"):
-            help += "; or hold the sums in a wider dtype: `run --accumulate float32`"
+        wider = "float64" if arithmetic.held.name == "float32" else "float32"
+        help = ("add numbers of like size, as halving-doubling and trees do; or hold the sums in a wider dtype: "
+                f"`run --accumulate {wider}`")
         yield at_row(warning(
             "SL614", f"in {arithmetic.held.name} the {'sum' if self.op == 'sum' else 'average'} of {terms[at]:,} ones "
             f"is {text(dtype.numpy.type(found[at]))} in {place}, and should be {text(dtype.numpy.type(due[at]))}: a "

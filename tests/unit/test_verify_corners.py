@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from schedlang.expand import expand, load_program
+from schedlang.expand import expand, load_program, load_text
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective
 from schedlang.verify import agreement, verify
@@ -117,6 +117,25 @@ def test_many_statements_that_go_wrong_are_told_up_to_a_limit():
 def test_a_tree_with_a_part_that_occurs_twice_is_written_out():
     pair = (1, 2)
     assert agreement.written((pair, pair), SimpleNamespace(ranks=4)) == "the ranks' (1 + 2) + (1 + 2)"
+
+
+TWO_CHAINS = """schedule two_chains(ranks, first):
+    collective reduce(sum, 0)
+    for k in 2..ranks: reduce data[0] from ranks - k + 1 to ranks - k if ranks - k != first
+    reduce data[0] from 1 to 0
+    reduce data[0] from first + 1 to 0
+"""
+
+
+def test_ones_lost_on_the_way_are_told_though_the_last_addition_counts():
+    """A chain of 456 ones stops at 256 in bfloat16; with another 256 the sum is 512, and should be 712."""
+    table, _ = expand(load_text(TWO_CHAINS), "two_chains", ranks=712, params={"first": 455})
+    found = the(verify(table, dtype="bfloat16"), "SL614")
+    assert (found.witness["ones"], found.witness["due"], found.witness["contributions"]) == (512, 712, 712)
+    assert not found.notes and "`run --accumulate float32`" in found.help
+    table, _ = expand(load_text(TWO_CHAINS), "two_chains", ranks=712, params={"first": 711 - 1})
+    found = the(verify(table, dtype="bfloat16"), "SL614")
+    assert found.witness["ones"] == 256 and found.notes[0].message.startswith("256 of them make as much already")
 
 
 # What is useless
