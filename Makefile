@@ -2,6 +2,7 @@
 #   make demo            install, verify a ring all-reduce and run it on 8 ranks with real data
 #   make test            install what the tests need and run them
 #   make test TORCH=torch==2.13.0    the same with PyTorch, so that the tests that need it run, too
+#   make coverage        the tests, and whether they take every branch of the verifier
 PYTHON      ?= python3
 VENV        ?= .venv
 TORCH       ?=
@@ -10,7 +11,7 @@ PYTEST_ARGS ?=
 bin  = $(VENV)/bin
 ring = examples/allreduce/ring.sched
 
-.PHONY: demo test nightly lint ruff types imports docs clean help
+.PHONY: demo test coverage nightly lint ruff types imports docs clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +40,9 @@ demo: $(VENV)/.core
 test: $(VENV)/.test
 	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
 	$(bin)/python -m pytest $(PYTEST_ARGS)
+
+coverage: override PYTEST_ARGS += --cov --cov-report=term --cov-fail-under=100
+coverage: test
 
 nightly: $(VENV)/.test
 	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
