@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -172,6 +173,19 @@ def load_table(target: str, *, ranks: str | None, texts: Sequence[str], op: str 
 
     return loading.load_table(target, ranks=one_rank_count(ranks), params=single(parameters(texts)), op=op,
                               max_ops=max_ops, make_up_counts=True)
+
+
+def output_file(path: str | None, *read: str | None) -> str | None:
+    """The file that ``--output`` names; None for the standard output, which ``-`` is, too. Raises SchedError (SL806)
+    where it is one of the files that are ``read``: the result would stand where what it is made from was."""
+    if path is None or path == "-":
+        return None
+    if not path:
+        raise bad_option("--output: the name is empty", help="name a file")
+    for source in read:
+        if source and os.path.isfile(path) and os.path.isfile(source) and os.path.samefile(path, source):
+            raise bad_option(f"--output {path}: this file is read here, and would be lost", help="name another file")
+    return path
 
 
 def write_text(path: str, text: str) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, bad_option, load_table, show, value_options, write_text
+from schedlang.cli.common import EXIT_CLEAN, bad_option, load_table, output_file, show, value_options, write_text
+from schedlang.loading import split_name
 
 if TYPE_CHECKING:
     from schedlang.ir.table import OpTable
@@ -43,11 +44,12 @@ def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str
     if target not in TARGETS:
         raise bad_option(f"--target {target}: there is no such target",
                          help="there are " + ", ".join(f"{name} ({what})" for name, (what, _) in TARGETS.items()))
+    output = output_file(output, split_name(schedule)[0])
     table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
     show(findings, err=True)
     text = TARGETS[target][1](table)
     text = text if text.endswith("\n") else text + "\n"
-    if output is None or output == "-":
+    if output is None:
         click.echo(text, nl=False)
     else:
         write_text(output, text)

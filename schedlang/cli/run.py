@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, bad_option, load_table, show, value_options
+from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, bad_option, load_table, output_file, show, value_options
 from schedlang.diagnostics import Diagnostic, SchedError, error
+from schedlang.loading import split_name
 
 if TYPE_CHECKING:
     from schedlang.ir.table import OpTable
@@ -65,6 +66,9 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     from schedlang.schedule import Schedule
     from schedlang.verify.sends import Sends
 
+    if output == "-":
+        raise bad_option("--output -: the results are a file of arrays", help="name a file: --output results.npz")
+    output = output_file(output, split_name(schedule)[0])
     sends = Sends.parse(sends_text)
     if sum(given is not None for given in (size, elements, source)) > 1:
         raise bad_option("--size, --elements and --input each say how large the arrays are", help="give one of them")

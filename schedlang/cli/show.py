@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, load_table, value_options, write_text
+from schedlang.cli.common import EXIT_CLEAN, a_range, bad_option, load_table, output_file, value_options, write_text
 from schedlang.cli.common import show as show_findings
 from schedlang.diagnostics import SchedError, Severity, error
+from schedlang.loading import split_name
 
 if TYPE_CHECKING:
     from schedlang.ir.table import OpTable
@@ -41,6 +42,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     from schedlang.render.style import wants_color
 
     wanted = a_range(steps, "--steps")
+    output = output_file(output, split_name(schedule)[0])
     table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
     show_findings(findings, err=True)
     if rank is not None and form != "text":
@@ -58,7 +60,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
         raise bad_option(f"--steps {steps}: {table.name if rank is None else f'rank {rank}'} has {there}")
     drawn = (_drawn(table, walked, wanted, form) if walked is not None and form != "text" else
              _text(table, walked, rank or 0, wanted, color=output is None and wants_color(sys.stdout)))
-    if output is None or output == "-":
+    if output is None:
         for piece in drawn:
             click.echo(piece, nl=False, color=True)
     else:

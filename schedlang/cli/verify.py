@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from schedlang.cli.common import bad_option, rank_counts, value_options
+from schedlang.cli.common import bad_option, output_file, rank_counts, value_options
 from schedlang.cli.common import parameters as value_lists
 from schedlang.diagnostics import SchedError, error
 from schedlang.loading import as_asked, expand_case, is_table, read_table, same_value, split_name
@@ -62,7 +63,7 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
         if file is not None or style_name != "full":
             raise bad_option("--why shows one chain as text, so it takes neither --format nor --output")
         return explain(job.tables(paths), why, sends)
-    output = Output(style_name, file, str(sends))
+    output = Output(style_name, output_file(file, *_read(paths) if file else ()), str(sends))
     with Progress() as progress:
         for result in job.all(paths, progress):
             progress.erase()
@@ -96,10 +97,11 @@ class _Job:
             try:
                 found = False
                 for file, name in targets(path):
-                    if (file, name) in seen:
+                    this = str(Path(file).absolute()), name
+                    if this in seen:
                         found = True
                         continue
-                    seen.add((file, name))
+                    seen.add(this)
                     for result in self.file(file, name, progress):
                         found = True
                         yield result
@@ -182,6 +184,13 @@ class _Job:
 
         found = cases(program, name, ranks=self.ranks, params=self.given)
         return sorted(found, key=lambda values: values.get("ranks", 0))
+
+
+def _read(paths: Sequence[str]) -> Iterator[str]:
+    """All files that paths of the command line stand for, as far as they are there."""
+    for path in paths:
+        with suppress(SchedError):
+            yield from (file for file, _ in targets(path))
 
 
 def targets(path: str) -> list[tuple[str, str | None]]:

@@ -154,7 +154,8 @@ def fingerprints(findings: Sequence[Listed]) -> list[str]:
     for finding in findings:
         d = finding.diagnostic
         key = (d.code, finding.schedule, *_line(d))
-        here = (d.location.file if d.location is not None else finding.file, *key)
+        name = d.location.file if d.location is not None else finding.file
+        here = (name and relative(name, os.sep), *key)      # a file may be named in several ways
         number = earlier[here]
         earlier[here] += 1
         text = "\0".join(str(part) for part in (*key, number))

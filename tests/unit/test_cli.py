@@ -386,3 +386,24 @@ def test_a_broken_table_is_status_2(call, table_file):
     table_file.write_text(table_file.read_text().replace('"peer"', '"pear"', 1))
     status, out, err = call("verify", str(table_file))
     assert status == 2 and "SL107" in out + err and "peer" in out + err
+
+
+@pytest.mark.parametrize("command", [
+    ["verify", "s.sched", "-o", "s.sched"], ["verify", "s.sched::s", "-o", "link"], ["verify", ".", "-o", "./s.sched"],
+    ["verify", "gone", "s.sched", "--format", "sarif", "-o", "s.sched"], ["show", "s.sched", "-o", "s.sched"],
+    ["show", "s.sched::s", "--format", "svg", "-o", "link"], ["compile", "s.sched", "--target", "json", "-o", "link"],
+    ["run", "s.sched", "--elements", "4", "-o", "link"]], ids=" ".join)
+def test_a_result_never_replaces_the_schedule_it_is_made_from(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    text = "schedule s(ranks=2):\n    collective broadcast(0)\n    send data[0] from 0 to 1\n"
+    Path("s.sched").write_text(text)
+    Path("link").symlink_to("s.sched")
+    assert main.main(command) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and f"--output {command[-1]}: this file is read here, and would be lost" in err
+    assert Path("s.sched").read_text() == text and Path("link").is_symlink()
+    assert main.main([*command[:-1], "other"]) in (0, 2) and Path("s.sched").read_text() == text
+    capsys.readouterr()
+    assert main.main([*command[:-1], ""]) == 2 and "--output: the name is empty" in capsys.readouterr().err
+    assert main.main([*command[:-1], "-"]) in (0, 2) and not Path("-").exists()
+    assert bool(capsys.readouterr().out) == (command[0] != "run")

@@ -397,6 +397,16 @@ def test_the_same_line_in_two_files_does_not_disturb_either():
     assert sarif.fingerprints(both) == sarif.fingerprints(both[1:]) * 2
 
 
+def test_a_file_that_is_named_in_several_ways_is_one_file(log, tmp_path):
+    write("sub/lost.sched", LOST)
+    Path("link").symlink_to("sub")
+    names = ["sub/lost.sched", "./sub//lost.sched", "sub/lost.sched", f"{tmp_path}/sub/lost.sched", "link/lost.sched"]
+    _, run = log(*names)
+    assert [uri(r) for r in run["results"]] == ["sub/lost.sched"] * 2       # through a link it may import other files
+    first, second = marks(run)
+    assert first != second and marks(log("sub")[1]) == [first]
+
+
 # ---- GitHub --------------------------------------------------------------------------------------------------------
 
 
