@@ -10,19 +10,21 @@ import pytest
 from schedlang.expand import expand, load_program, load_text
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective
-from schedlang.verify import agreement, verify
+from schedlang.ops import Op
+from schedlang.verify import agreement, deadlock, verify
 from schedlang.verify.dataflow import judge
 from schedlang.verify.facts import traffic
 from schedlang.verify.matching import match
+from schedlang.verify.sends import Sends
 from schedlang.verify.steps import steps
-from schedlang.verify.timing import rounds
+from schedlang.verify.timing import rounds, why
 from schedlang.verify.timing.lanes import Lanes
 from schedlang.verify.timing.order import order
 from schedlang.verify.values.carriers import carriers
 from schedlang.verify.values.conditions import conditions
 from schedlang.verify.values.explanations import MOST_GROUPS
 from schedlang.verify.values.walk import Program
-from tests.tables import ring
+from tests.tables import allreduce, ring
 from tests.unit.test_values import build, the
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -68,6 +70,40 @@ def test_rounds_by_numbers(change, shuffled):
     assert rounds.critical_path(table, matched, found) == 6
     verdict = verify(table)
     assert verdict.ok and verdict.facts["rounds"] == 6
+
+
+# What waits for what
+
+
+@pytest.mark.parametrize("k", [3, 5, 6, 7])
+def test_least_depth_between_powers_of_two(k):
+    """k messages before the one that is received first, and many after it."""
+    def send(step, chan):
+        return dict(op="send", rank=0, peer=1, buffer="data", chunk=0, step=step, chan=chan)
+
+    rows = [*(send(i, "main") for i in range(k)), send(k, "first"), *(send(k + 1 + i, "main") for i in range(9))]
+    rows += [{**row, "op": "recv", "rank": 1, "peer": 0, "step": step}
+             for step, row in enumerate([rows[k], *rows[:k], *rows[k + 1:]])]
+    table = allreduce(rows, 2)
+    assert deadlock.least_depth(table, match(table)) == k
+    assert "SL305" not in [d.code for d in verify(table, sends=Sends(False, k)).diagnostics]
+    assert the(verify(table, sends=Sends(False, k - 1)), "SL305")
+
+
+def test_of_a_long_circle_the_beginning_and_the_end_are_told():
+    found = the(verify(case("cycle_send_then_recv", 20)), "SL305")
+    hops = [n.message for n in found.notes[:-1]]
+    assert len(hops) == deadlock.SHOWN + 2 and hops[-2] == f"... and so on, {20 - deadlock.SHOWN - 1} more"
+    assert hops[0].startswith("rank 0, ") and hops[-1].startswith("rank 19, ")
+    assert found.witness["length"] == 20 and "ranks 0, 1, 2, 3, 4, 5, 6, 7, ...," in found.message
+
+
+def test_nothing_comes_before_what_never_comes():
+    table = case("cycle_send_then_recv", 4)
+    send, receive = np.flatnonzero((table.rank == 0) & (table.op <= Op.REDUCE_RECV)).tolist()
+    chain = [(h.kind, h.before, h.after) for h in why.path(table, match(table), send, receive, Sends(False, None))]
+    assert chain == [("lane", send, receive)]
+    assert why.path(table, match(table), send, receive, Sends(False, 0)) is None
 
 
 # Worlds that are mostly empty
