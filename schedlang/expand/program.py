@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ class Module:
         if found:
             raise Fail(error("SL202", f"{what} `{name}` is found in " + " and in ".join(m.path for m in found), at,
                              help="import only the file that is meant, or rename one of them"))
-        known = [*self._names(what), *(n for m in self.imports for n in m._names(what))]
+        known = [*self._names(what), *(n for m in self.imports for n in m._names(what)), *self.program.shipped(what)]
         if what == "fn":
             known += BUILTINS
         raise Fail(error("SL201", f"there is no {what} called `{name}` here, in the imports or in the library", at,
@@ -262,6 +262,10 @@ class Program:
 
     # ---- the shipped library ---------------------------------------------------------------------------------------
 
+    def shipped(self, what: str) -> list[str]:
+        """The names of the schedules, or functions, of the shipped library."""
+        return [name for kind, name in self._texts.library if kind == what]
+
     def library(self, what: str, name: str) -> list[Module]:
         """The modules of the shipped library that define a name. A file is parsed when it is first needed."""
         modules = []
@@ -306,7 +310,15 @@ def load_program(path: str, texts: Texts | None = None) -> Program:
 
     Raises SchedError with all errors of the texts: SL105 (the file cannot be read), SL101 to SL104, SL106, SL202.
     """
-    return Program(syntax.read(path), texts)
+    try:
+        source = syntax.read(path)
+    except SchedError as why:
+        shipped = () if os.path.lexists(path) else _library_index().get(("schedule", Path(path).stem), ())
+        if not shipped:
+            raise
+        raise SchedError([replace(d, help=f"the shipped schedule of that name is in {shipped[0]}")
+                          for d in why.diagnostics]) from None
+    return Program(source, texts)
 
 
 def load_text(text: str, path: str = "<text>") -> Program:

@@ -32,7 +32,7 @@ from schedlang.expand.values import (
 )
 from schedlang.ir.place import Placement, placed_sites
 from schedlang.ir.table import NONE, Buffer, OpTable, Use
-from schedlang.ir.words import counted
+from schedlang.ir.words import counted, shown
 from schedlang.ops import Op
 from schedlang.syntax import tree as t
 
@@ -278,7 +278,10 @@ def _buffers(run: Statements, s: t.Use, table: OpTable, frame: Frame) -> tuple[A
             continue
         bad = (length % b.chunks != 0) | (length == 0)
         if bad.any():
-            name, there = f"`{b.name}` of `{s.schedule}`", run.buffers[where.buffer].name
+            given = ", ".join(f"{p} = {shown(v)}" for p, v in table.params.items()
+                              if p != "ranks" and isinstance(v, int))
+            name = f"`{b.name}` of `{s.schedule}`" + (f" with {given}" if given else "")
+            there = run.buffers[where.buffer].name
             raise fail("SL210", lambda k, b=b, there=there, name=name, length=length: (  # type: ignore[misc]
                 f"the {counted(b.chunks, 'chunk')} of {name} cannot be spread evenly over "
                 f"{int(length[k])} of `{there}`"), span, frame, bad, help=f"give it a multiple of {b.chunks} chunks",

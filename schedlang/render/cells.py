@@ -12,6 +12,9 @@ from schedlang.render.holdings import Place, Value, Walk
 NOTHING = "."
 """The cell of a location that has no value yet."""
 
+UNKNOWN = "?"
+"""The cell of a location whose value was computed from one that had none."""
+
 
 class Cells:
     """Writes the cells of one walk."""
@@ -24,18 +27,20 @@ class Cells:
         for _, rank, _ in walk.start:
             chunks_of[rank] = chunks_of.get(rank, 0) + 1
         self.one_each = all(n == 1 for n in chunks_of.values())
+        self.unknown = any(value is None for step in walk.rounds for value in step.written.values())
 
     def legend(self) -> str:
         """How to read a cell, as one sentence without a full stop."""
         if self.table.collective.name == "barrier":
             return "A cell lists the ranks of which a rank knows that they have entered"
         return ("A cell lists whose initial values a location holds: 0+2 the sum of rank 0's and rank 2's, 0-3 that "
-                f"of ranks 0 to 3, 0[5] chunk 5 of rank 0, {NOTHING} nothing yet")
+                f"of ranks 0 to 3, 0[5] chunk 5 of rank 0, {NOTHING} nothing yet"
+                + (f", {UNKNOWN} from unwritten memory" if self.unknown else ""))
 
     def text(self, place: Place, value: Value | None) -> str:
-        """What a location holds, compactly; ``?`` for what was computed from no value."""
+        """What a location holds, compactly."""
         if value is None:
-            return "?"
+            return UNKNOWN
         chunks = {(b, c) for _, b, c in value}
         if len(chunks) == 1:
             ((_, chunk),) = chunks

@@ -136,6 +136,18 @@ def test_the_library_is_found_without_import():
     assert len(table_of(text, ranks=4)) == 32
 
 
+def test_a_name_near_one_of_the_library_is_proposed():
+    found = only_finding("schedule s(ranks):\n    collective broadcast(0)\n    use binomal_broadcast()\n", ranks=4)
+    assert (found.code, found.help) == ("SL201", "did you mean `binomial_broadcast`?")
+
+
+def test_chunks_that_cannot_be_spread_are_named_with_the_parameters_that_make_them():
+    found = only_finding("schedule s(ranks):\n    collective broadcast(0)\n    chunks 4\n    use chain_broadcast()\n",
+                         ranks=4)
+    assert found.code == "SL210"
+    assert "the 8 chunks of `data` of `chain_broadcast` with k = 8, root = 0 cannot be spread" in found.message
+
+
 def test_own_names_come_before_the_library():
     text = ("schedule s(ranks):\n    collective allreduce(sum)\n    use halving_doubling()\n"
             "schedule halving_doubling(ranks):\n    collective allreduce(sum)\n    send data[0] from 0 to 1\n")

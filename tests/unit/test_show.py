@@ -82,6 +82,8 @@ def test_uninitialised_memory_gives_no_value():
     table = allreduce(rows, 1, scratch=[("tmp", 1)])
     assert last(table)[0, 0, 0] is None
     assert any(line.startswith("rank 0") and "?*" in line for line in picture(table))
+    assert any("? from unwritten memory" in line for line in picture(table))
+    assert "?" not in "".join(picture(allreduce([], 1)))
 
 
 @pytest.mark.parametrize(("name", "inplace", "held"), [

@@ -32,7 +32,7 @@ class Reader:
     def fail(self, why: str) -> NoReturn:
         """Raises SchedError (SL107) at the place where the reading stands."""
         raise SchedError(error("SL107", why, self.place(min(self.at, len(self.text))),
-                               help="`schedlang compile FILE --target json` shows what the format looks like."))
+                               help="`schedlang compile FILE --target json` shows what the format looks like"))
 
     def _next(self) -> str:
         """The next character that is no white space; empty at the end."""
