@@ -140,8 +140,11 @@ class Precision:
 
 
 def _plain(value: Any) -> int | float:
-    """A number of a dtype as Python's; of several that stand for one of the dtype, the shortest."""
-    return float(str(value)) if np.asarray(value).dtype.kind not in "iu" else int(value)
+    """A number of a dtype as Python's: integers below 1e15 exactly, others as the dtype writes them."""
+    if np.asarray(value).dtype.kind in "iu":
+        return int(value)
+    number = float(value)
+    return number if number.is_integer() and abs(number) < 1e15 else float(str(value))
 
 
 def text(value: Any) -> str:

@@ -57,6 +57,15 @@ def test_every_shown_schedule_is_right(block):
         assert verdict.ok, (values, verdict.diagnostics)
 
 
+def test_the_mistake_that_the_quickstart_proposes_is_found_as_it_says():
+    right, wrong = re.search(r"Change `(.*?)` into `(.*?)`", QUICKSTART).groups()
+    (text,) = (b for b in blocks(QUICKSTART) if right in b)
+    program = load_text(text.replace(right, wrong))
+    (found,) = verify(expand(program, "pass", ranks=2)[0]).diagnostics
+    assert found.code == "SL504"
+    assert "data[3] on rank 1" in found.message and "should hold chunk 3 of data from rank 0" in found.message
+
+
 def test_the_page_on_the_command_line_lists_all_options(update):
     made = options.options()
     page = ROOT / "docs" / "commands.md"

@@ -139,6 +139,15 @@ def test_float16_over_1024_ranks():
     assert [d.code for d in verdict.diagnostics if d.code == "SL614"] == []
 
 
+def test_integers_that_a_float_holds_are_told_exactly():
+    """Not 32,750 and 32,770, as float16 writes them for short."""
+    verdict = verify(chain(2), dtype="float16")
+    (found,) = (d for d in verdict.diagnostics if d.code == "SL613")
+    assert "overflows float16 with inputs of 32,768 and more" in found.message
+    assert "32,768 on every rank gives inf" in found.message and "with inputs up to 32,752 it cannot" in found.message
+    assert verdict.facts["largest_input"] == 32752
+
+
 def test_a_ring_of_ones_over_1024_ranks_stalls_in_bfloat16_at_256():
     verdict = verify(chain(1024), dtype="bfloat16")
     (found,) = (d for d in verdict.diagnostics if d.severity == Severity.WARNING)
