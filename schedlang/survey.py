@@ -61,6 +61,7 @@ def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: 
 
 
 _USELESS = ("SL607", "SL608")
+_OTHERS_NEED_IT = "other sizes need it: let a trailing `if`, or where the loop ends, depend on the size, or let it be"
 
 
 def _weighed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
@@ -83,7 +84,7 @@ def _weighed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
         if d.code not in _USELESS or times == len(judged):
             return d
         told = Note(f"so in {times} of the {len(judged)} cases with several ranks")
-        return replace(d, severity=Severity.NOTE, notes=(*d.notes, told))
+        return replace(d, severity=Severity.NOTE, notes=(*d.notes, told), help=_OTHERS_NEED_IT)
 
     return tuple(replace(case, diagnostics=tuple(map(weighed, case.diagnostics))) for case in cases)
 

@@ -94,3 +94,20 @@ def test_what_is_useless_for_some_sizes_only_is_noted(tmp_path, capsys, rounds, 
     assert {(d["code"], d["severity"]) for d in found} == {("SL608", severity)}
     told = [n["message"] for n in found[0]["notes"] if n["message"].startswith("so in")]
     assert told == ([] if cases is None else [cases])
+    assert found[0]["help"].startswith("let the loop" if cases is None else "other sizes need it: ")
+
+
+def test_a_statement_that_other_sizes_need_is_not_to_be_left_out(tmp_path, capsys):
+    path = tmp_path / "last.sched"
+    path.write_text("""schedule last(ranks):
+    collective broadcast(0)
+    for r in 1..min(ranks, 4): send data[0] from 0 to r
+    send data[0] from 0 to ranks - 1 if ranks > 1
+    for r in 4..ranks - 1: send data[0] from 0 to r
+""")
+    assert main(["verify", str(path), "--ranks", "2..7"]) == 0
+    some = capsys.readouterr().out
+    assert "note[SL608]" in some and "so in 3 of the 5 cases" in some and "help: other sizes need it" in some
+    assert main(["verify", str(path), "--ranks", "2..5"]) == 0
+    every = capsys.readouterr().out
+    assert "warning[SL608]" in every and "help: leave the statement out" in every
