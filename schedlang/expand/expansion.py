@@ -225,8 +225,10 @@ def _used_streams(run: Statements, filled: dict[str, Any]) -> tuple[str, ...]:
     used = np.zeros(len(names) + 1, np.bool_)
     for column in ("stream", "chan"):
         cells = filled[column]
-        for start in range(0, 1 if cells.strides == (0,) else rows, BLOCK):
-            used[cells[start : start + BLOCK]] = True       # NONE is the last one
+        for start in range(0, min(rows, 1) if cells.strides == (0,) else rows, BLOCK):
+            block = cells[start : start + BLOCK]
+            first = int(block[0])
+            used[first if (block == first).all() else block] = True       # NONE is the last one
     used = used[:-1]
     if used.all() or not rows:
         return tuple(names) if rows else ()

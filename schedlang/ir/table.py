@@ -25,6 +25,36 @@ def constant(value: int, rows: int, dtype: Any = np.int32) -> Array:
     return np.broadcast_to(np.array(value, dtype), (rows,))
 
 
+def chosen(which: Array, start: int = 0) -> Array | slice:
+    """The places, counted from ``start``, where ``which`` (bool) holds; a slice where that is all of them or every
+    second one, as where sends and receives take turns: columns are then read where they stand, not gathered."""
+    size, some = len(which), int(np.count_nonzero(which))
+    if some == size:
+        return slice(start, start + size)
+    if 2 * some == size:
+        for first in (0, 1):
+            if which[first::2].all():
+                return slice(start + first, start + size, 2)
+    return np.flatnonzero(which) + start
+
+
+def spaced(rows: Array) -> Array | slice:
+    """The same rows, as a slice where they rise evenly."""
+    if len(rows) < 2:
+        return rows
+    first, last, apart = int(rows[0]), int(rows[-1]), int(rows[1]) - int(rows[0])
+    if apart < 1 or last - first != apart * (len(rows) - 1):
+        return rows
+    for at in range(0, len(rows) - 1, PIECE):
+        if not (np.diff(rows[at : at + PIECE + 1]) == apart).all():
+            return rows
+    return slice(first, last + 1, apart)
+
+
+PIECE = 1 << 16
+"""Rows looked at together: few enough for the caches, so that temporaries cost next to nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A buffer every rank has (or only ``only``: the root's side of gather and scatter).

@@ -13,7 +13,7 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.layout import Layout
 from schedlang.ir.locations import Locations
 from schedlang.ir.origin import at_row, came_from
-from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.table import NONE, Array, OpTable, chosen
 from schedlang.ir.words import chunks_text
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
@@ -95,22 +95,44 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
 def _apart(table: OpTable, lanes: Lanes) -> bool:
     """Whether the lanes of each rank keep to ranges of chunks that do not meet: the first to the last chunk that a lane
     names, all buffers side by side."""
-    offset = np.cumsum([0, *(b.chunks for b in table.buffers)], dtype=np.int64)
-    first, last = np.full(len(lanes.start), offset[-1]), np.full(len(lanes.start), NONE, np.int64)
-    for start in range(0, len(table), ROWS):
-        rows = slice(start, start + ROWS)
-        lane, count, buffer, chunk = lanes.lane[rows], table.count[rows], table.buffer[rows], table.chunk[rows]
-        other, source = table.from_buffer[rows], table.from_chunk[rows]
-        for some, at, begin in ((buffer != NONE, buffer, chunk),
-                                ((other != NONE) & ((other != buffer) | (source != chunk)), other, source)):
-            which = slice(None) if some.all() else np.flatnonzero(some)
-            own, low = lane[which].astype(np.int64), offset[at[which]] + begin[which]
-            np.minimum.at(first, own, low)
-            np.maximum.at(last, own, low + (count[which] - 1))
+    streams = len(table.streams)
+    first, last = _named(table, table.stream, streams)      # of each stream on all ranks: cheaper, and mostly enough
+    used = np.flatnonzero(last != NONE)
+    used = used[np.argsort(first[used])]
+    if (first[used[1:]] > last[used[:-1]]).all():
+        return True
+    first, last = _named(table, lanes.lane, len(lanes.start))
     used = lanes.used[last[lanes.used] != NONE]
     by = used[np.lexsort((first[used], lanes.rank[used]))]
     together = lanes.rank[by[1:]] == lanes.rank[by[:-1]]
     return bool((first[by[1:]] > last[by[:-1]])[together].all())
+
+
+def _named(table: OpTable, owner: Array, owners: int) -> tuple[Array, Array]:
+    """The first and the last chunk, all buffers side by side, that the rows of each owner name; the last is NONE where
+    they name none. ``owner``: one a row."""
+    offset = np.cumsum([0, *(b.chunks for b in table.buffers)], dtype=np.int64)
+    first, last = np.full(owners, offset[-1]), np.full(owners, NONE, np.int64)
+    for start in range(0, len(table), ROWS):
+        rows = slice(start, start + ROWS)
+        mine, count, buffer, chunk = owner[rows], table.count[rows], table.buffer[rows], table.chunk[rows]
+        other, source = table.from_buffer[rows], table.from_chunk[rows]
+        one = bool((mine == mine[0]).all())
+        for some, at, begin in ((buffer != NONE, buffer, chunk),
+                                ((other != NONE) & ((other != buffer) | (source != chunk)), other, source)):
+            if not some.any():
+                continue
+            which = chosen(some)
+            low = offset[at[which]] + begin[which]
+            high = low + (count[which] - 1)
+            if one:
+                first[mine[0]] = min(int(first[mine[0]]), int(low.min()))
+                last[mine[0]] = max(int(last[mine[0]]), int(high.max()))
+            else:
+                own = mine[which].astype(np.int64)
+                np.minimum.at(first, own, low)
+                np.maximum.at(last, own, high)
+    return first, last
 
 
 def _adjacent(order: Order, node: Array, row: Array, location: Array, writes: Array) -> Pairs | None:

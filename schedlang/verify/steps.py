@@ -15,12 +15,15 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, error, note
 from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.origin import at_row, came_from
-from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.table import NONE, Array, OpTable, chosen, spaced
 from schedlang.ir.words import chunks_text
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
 from schedlang.verify.timing.lanes import Lanes
 from schedlang.verify.values.conditions import Conditions
+
+_Which = Callable[[OpTable, slice], Array | slice]
+"""Which rows of a block do something."""
 
 
 @dataclass(frozen=True)
@@ -58,38 +61,48 @@ class _Accesses:
     """The reading and writing rows of a table by (lane, step), which have a number each (``key``).
 
     ``reader``, ``writer``: the last row of each (lane, step) that reads and that writes; NONE where there is none.
-    ``reads_more``, ``writes_more``: the (lane, step)s that have several.
+    ``reads_more``, ``writes_more``: the (lane, step)s that have several; None: there are none.
     """
 
     def __init__(self, table: OpTable, lanes: Lanes) -> None:
-        self.table, self.key = table, lanes.node
+        self.table, self.key, self.nodes = table, lanes.node, lanes.nodes
         self.offset = np.cumsum([0, *(b.chunks for b in table.buffers)], dtype=np.int64)
         self.span = int(self.offset[-1]) + 1
-        self.reader, self.writer = (np.full(lanes.nodes, NONE, np.int32) for _ in range(2))
-        self.reads_more, self.writes_more = (np.zeros(lanes.nodes, bool) for _ in range(2))
-        for rows in self._blocks():
-            for which, last, more in ((_readers, self.reader, self.reads_more),
-                                      (_writers, self.writer, self.writes_more)):
-                own = which(table, rows)
-                key = self.key[own]
-                more[key[last[key] != NONE]] = True     # met in an earlier block
-                last[key] = own
-                more[key[last[key] != own]] = True      # met later in this one
+        self.reader, self.reads_more = self._last(_readers)
+        self.writer, self.writes_more = self._last(_writers)
+
+    def _last(self, which: _Which) -> tuple[Array, Array | None]:
+        """The last row of each (lane, step) that ``which`` gives, and the (lane, step)s that have several."""
+        last = np.full(self.nodes, NONE, np.int32)
+        rows = 0
+        for block in self._blocks():
+            own = which(self.table, block)
+            key = self.key[own]
+            last[key] = _numbers(own)
+            rows += len(key)
+        if rows == np.count_nonzero(last != NONE):
+            return last, None
+        more = np.zeros(self.nodes, bool)
+        for block in self._blocks():
+            own = _numbers(which(self.table, block))
+            key = self.key[own]
+            more[key[last[key] != own]] = True
+        return last, more
 
     def _blocks(self) -> Iterator[slice]:
         """All rows, in blocks: few enough for the caches, so that temporaries cost next to nothing."""
         return (slice(start, min(start + BLOCK, len(self.table))) for start in range(0, len(self.table), BLOCK))
 
-    def _crowd(self, which: Callable[[OpTable, slice], Array], chosen: Array) -> Array:
-        """The rows of the chosen (lane, step)s that ``which`` gives."""
+    def _crowd(self, which: _Which, crowded: Array | None) -> Array:
+        """The rows of the given (lane, step)s that ``which`` gives."""
         rows = [np.zeros(0, np.int64)]
-        if chosen.any():
+        if crowded is not None and crowded.any():
             for block in self._blocks():
-                own = which(self.table, block)
-                rows.append(own[chosen[self.key[own]]])
+                own = _numbers(which(self.table, block))
+                rows.append(own[crowded[self.key[own]]])
         return np.concatenate(rows)
 
-    def _source(self, rows: Array) -> tuple[Array, Array]:
+    def _source(self, rows: Array | slice) -> tuple[Array, Array]:
         """Buffer and chunk that reading rows read."""
         table = self.table
         sends = table.op[rows] == Op.SEND
@@ -168,67 +181,84 @@ class _Accesses:
                 rows=[w, r]), table, w, r))
         return remarks
 
+    def _several(self) -> Array | None:
+        """The (lane, step)s that read and write, and have several rows that do one of the two; None: there are none."""
+        found = None
+        for more, other in ((self.reads_more, self.writer), (self.writes_more, self.reader)):
+            if more is not None:
+                both = more & (other != NONE)
+                found = both if found is None else found | both
+        return found
+
     def _read_and_written(self) -> tuple[Array, Array]:
         """Pairs of rows of one step, the first of which writes a location that the second reads. Not every pair, but
         one for each location."""
         table = self.table
         written, read = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         # One reading and one writing row: compare their ranges. That is nearly every step of nearly every schedule.
+        several = self._several()
         for block in self._blocks():
             one = _writers(table, block)
-            key = self.key[one]
-            other = self.reader[key]
-            single = other != NONE
-            if not single.any():
-                continue
-            single &= ~(self.reads_more[key] | self.writes_more[key])
-            one, other = one[single], other[single]
+            reader = self.reader[self.key[one]]
+            other: Array | slice
+            if several is None and int(reader.min(initial=0)) != NONE:
+                other = spaced(reader)
+            else:
+                single = reader != NONE
+                if several is not None:
+                    single &= ~several[self.key[one]]
+                one, other = _numbers(one)[single], reader[single]
             buffer, chunk = self._source(other)
             begin, size = table.chunk[one], table.count
-            meets = ((buffer == table.buffer[one]) & (chunk < begin + size[one]) & (begin < chunk + size[other]))
+            meets = buffer == table.buffer[one]
+            meets &= chunk < begin + size[one]
+            meets &= begin < chunk + size[other]
             if meets.any():
-                written.append(one[meets])
-                read.append(other[meets].astype(np.int64))
-        several = self._crowd(_writers, (self.reads_more & (self.writer != NONE))
-                              | (self.writes_more & (self.reader != NONE)))
-        if len(several):
-            crowd = np.zeros(len(self.reader), bool)
-            crowd[self.key[several]] = True
-            rows = self._crowd(_readers, crowd)
+                written.append(_numbers(one)[meets])
+                read.append(_numbers(other)[meets].astype(np.int64, copy=False))
+        crowd = self._crowd(_writers, several)
+        if len(crowd):
+            theirs = np.zeros(self.nodes, bool)
+            theirs[self.key[crowd]] = True
+            rows = self._crowd(_readers, theirs)
             which, _, place = self._flat(rows, *self._source(rows))
             order = np.argsort(place, kind="stable")
             which, place = which[order], place[order]
-            w_which, _, w_place = self._flat(several, table.buffer[several], table.chunk[several])
+            w_which, _, w_place = self._flat(crowd, table.buffer[crowd], table.chunk[crowd])
             found = np.searchsorted(place, w_place)
             hit = np.flatnonzero(found < len(place))
             hit = hit[place[found[hit]] == w_place[hit]]
-            written.append(several[w_which[hit]])
+            written.append(crowd[w_which[hit]])
             read.append(rows[which[found[hit]]])
         return np.concatenate(written), np.concatenate(read)
 
 
-def _writers(table: OpTable, rows: slice) -> Array:
+def _writers(table: OpTable, rows: slice) -> Array | slice:
     """The rows of a block that write."""
     op = table.op[rows]
     writes = (op != Op.SEND) & (op < Op.RECORD)
     writes &= table.buffer[rows] != NONE
-    return np.flatnonzero(writes) + rows.start
+    return chosen(writes, rows.start)
 
 
-def _readers(table: OpTable, rows: slice) -> Array:
+def _readers(table: OpTable, rows: slice) -> Array | slice:
     """The rows of a block that read; a reduction's own read of its destination does not count."""
     op = table.op[rows]
     reads = (op == Op.SEND) & (table.of[rows] == NONE)
     reads |= (op == Op.COPY) | (op == Op.REDUCE)
-    received = np.flatnonzero(op == Op.REDUCE_RECV)
-    if len(received):
-        reads[received[_elsewhere(table, received + rows.start)]] = True
-    return np.flatnonzero(reads) + rows.start
+    reads |= (op == Op.REDUCE_RECV) & _elsewhere(table, rows)
+    return chosen(reads, rows.start)
 
 
-def _elsewhere(table: OpTable, rows: Array) -> Array:
+def _numbers(rows: Array | slice) -> Array:
+    return np.arange(rows.start, rows.stop, rows.step) if isinstance(rows, slice) else rows
+
+
+def _elsewhere(table: OpTable, rows: Array | slice) -> Array:
     """Whether the operand of reductions is not their destination."""
-    return (table.from_buffer[rows] != table.buffer[rows]) | (table.from_chunk[rows] != table.chunk[rows])
+    elsewhere: Array = table.from_buffer[rows] != table.buffer[rows]
+    elsewhere |= table.from_chunk[rows] != table.chunk[rows]
+    return elsewhere
 
 
 def _adds(table: OpTable, rows: Array) -> Array:

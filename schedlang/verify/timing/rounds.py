@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify.timing.connections import Matching
@@ -23,10 +24,32 @@ def critical_path(table: OpTable, matching: Matching, order: Order) -> int | Non
     """
     if not len(table):
         return 0
-    if order.numbered and not len(np.flatnonzero(table.of != NONE)):
-        return _by_number(table, matching, order)
+    if order.numbered and not (table.of != NONE).any():
+        longest = _busy(table, matching, order)
+        return longest if longest is not None else _by_number(table, matching, order)
     graph = build(table, matching, None) if order.sends.depth is not None else order.graph
     return _by_graph(table, matching, graph) if graph.complete else None
+
+
+def _busy(table: OpTable, matching: Matching, order: Order) -> int | None:
+    """The longest chain where that is seen at once, else None.
+
+    Steps of one level do not depend on each other. So where all rows are transfers and messages stay on their stream, a
+    chain is at most as long as its stream has levels, and the longest is at least as long as any lane has steps: it is
+    known where some lane is busy in every level of its stream, and no stream has more.
+    """
+    op, stream, number = table.op, table.stream, order.posted
+    levels, lanes = order.levels, matching.lanes
+    longest = int(lanes.steps.max())
+    if int(op.max()) > Op.REDUCE_RECV or levels * len(table.streams) > len(table) + BLOCK:
+        return None
+    used = np.zeros((len(table.streams), levels), np.bool_)
+    for start in range(0, len(table), BLOCK):
+        rows = slice(start, start + BLOCK)
+        if not np.array_equal(table.chan[rows], stream[rows]):
+            return None
+        used[stream[rows], number[rows]] = True
+    return longest if longest == int(used.sum(1).max()) else None
 
 
 def _by_number(table: OpTable, matching: Matching, order: Order) -> int:

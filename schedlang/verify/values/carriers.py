@@ -12,7 +12,7 @@ import numpy as np
 
 from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.locations import Locations
-from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.table import NONE, Array, OpTable, chosen, spaced
 from schedlang.ops import Op
 from schedlang.verify.steps import Steps
 from schedlang.verify.timing.connections import Matching
@@ -59,12 +59,13 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
     """The carriers of a table whose transfers are matched and whose order is complete."""
     op, of = table.op, table.of
     sender, receiver = _rows(table, matching)
-    fused = of[sender] != NONE if np.any(of != NONE) else None
-    kind = op[receiver]
+    sending, receiving = spaced(sender), spaced(receiver)
+    fused = of[sending] != NONE if np.any(of != NONE) else None
+    kind = op[receiving]
     summed = (kind == Op.REDUCE_RECV) | (kind == Op.REDUCE)
 
     # Which chunk of its row a carrier is.
-    count = table.count[receiver]
+    count = table.count[receiving]
     part: Array | int = 0
     first = None
     if len(count) and int(count.max()) > 1:
@@ -73,6 +74,7 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
         part = np.arange(len(which), dtype=np.int64) - first[which]
         sender, receiver, kind, summed = sender[which], receiver[which], kind[which], summed[which]
         fused = fused[which] if fused is not None else None
+        sending, receiving = sender, receiver
 
     local = kind == Op.COPY
     local |= kind == Op.REDUCE
@@ -83,22 +85,15 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
     target = _at(table, places, table.buffer, table.chunk, receiver, part)
 
     # A reduce_recv whose operand is not its destination writes plainly. One that is passed on reads its operand early.
-    received = np.flatnonzero(kind == Op.REDUCE_RECV)
     operand, adds = None, summed
-    if len(received):
-        rows = receiver[received]
-        elsewhere = np.concatenate([
-            (table.from_buffer[r] != table.buffer[r]) | (table.from_chunk[r] != table.chunk[r])
-            for r in (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))])
-        passed = _passed_on(table)
-        needs = elsewhere if passed is None else elsewhere | passed[rows]
-        if needs.any():
-            adds = summed.copy()
-            adds[received[elsewhere]] = False
-            operand = np.full(len(source), NONE, source.dtype)
-            chosen = received[needs]
-            operand[chosen] = _at(table, places, table.from_buffer, table.from_chunk, receiver[chosen],
-                                  _pick(part, chosen))
+    elsewhere, passed = _elsewhere(table, receiver, kind), _passed_on(table)
+    needs = elsewhere if passed is None else elsewhere | ((kind == Op.REDUCE_RECV) & passed[receiver])
+    if needs.any():
+        adds = summed & ~elsewhere
+        operand = np.full(len(source), NONE, source.dtype)
+        with_one = np.flatnonzero(needs)
+        operand[with_one] = _at(table, places, table.from_buffer, table.from_chunk, receiver[with_one],
+                                _pick(part, with_one))
     parent = None
     if fused is not None:
         source[fused] = NONE
@@ -108,14 +103,14 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
         carrier_of[receiver[starts]] = starts
         parent[fused] = carrier_of[of[sender[fused]]] + _pick(part, fused)
 
-    reads = order.posted[sender]
-    instant = operand is None and parent is None and bool(np.array_equal(reads, order.done[receiver]))
+    reads = order.posted[sending]
+    instant = operand is None and parent is None and bool(np.array_equal(reads, order.done[receiving]))
     if instant:
         operates = passes = lands = reads
     else:
-        operates = order.posted[receiver]
-        lands = order.done[receiver]
-        passes = reads if parent is None else order.ready[sender]
+        operates = order.posted[receiving]
+        lands = order.done[receiving]
+        passes = reads if parent is None else order.ready[sending]
     turn = steps.turns(receiver, part)
     if instant and np.any(reads[1:] < reads[:-1]):
         by_level = np.argsort(reads, kind="stable")
@@ -133,10 +128,11 @@ def _rows(table: OpTable, matching: Matching) -> tuple[Array, Array]:
     writes = (op == Op.RECV) | (op == Op.REDUCE_RECV)
     local = (op == Op.COPY) | (op == Op.REDUCE)
     some = bool(local.any())
-    receiver = np.flatnonzero(writes | local if some else writes)
-    partner = matching.partner[receiver]
+    which = chosen(writes | local if some else writes)
+    partner = matching.partner[which]
+    receiver = np.arange(len(op), dtype=np.int32 if len(op) < 1 << 31 else np.int64)[which]
     sender = np.where(partner == NONE, receiver, partner) if some else partner
-    return sender, receiver.astype(np.int32) if len(op) < 1 << 31 else receiver
+    return sender, receiver
 
 
 def _pick(part: Array | int, chosen: Array | slice) -> Array | int:
@@ -148,13 +144,26 @@ def _at(table: OpTable, places: Locations, buffer: Array, chunk: Array, rows: Ar
     found = np.empty(len(rows), np.int32 if places.total < 1 << 31 else np.int64)
     for start in range(0, len(rows), BLOCK):
         block = slice(start, start + BLOCK)
-        these = rows[block]
+        these = spaced(rows[block])
         buffers = buffer[these]
         at = places.at(buffers, table.rank[these], chunk[these])
         at += _pick(part, block)
         if int(buffers.min()) == NONE:
             at[buffers == NONE] = NONE
         found[block] = at
+    return found
+
+
+def _elsewhere(table: OpTable, receiver: Array, kind: Array) -> Array:
+    """Which carriers come to a reduce_recv whose operand is not its destination."""
+    found = kind == Op.REDUCE_RECV
+    for start in range(0, len(receiver), BLOCK):
+        block = slice(start, start + BLOCK)
+        if found[block].any():
+            rows = spaced(receiver[block])
+            differs = table.from_buffer[rows] != table.buffer[rows]
+            differs |= table.from_chunk[rows] != table.chunk[rows]
+            found[block] &= differs
     return found
 
 
