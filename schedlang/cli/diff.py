@@ -115,6 +115,11 @@ def _of_a_table(targets: tuple[str, str], names: Sequence[Sequence[str]],
 
 
 def _excluded(failure: SchedError) -> bool:
-    """Whether all that is wrong is that a `require` excludes these values."""
+    """Whether all that is wrong is that a `require` excludes these values, or that no values make a world of this size.
+    """
+    from schedlang.expand import OtherWorld
+
+    if isinstance(failure, OtherWorld):
+        return True
     errors = [d for d in failure.diagnostics if d.severity is Severity.ERROR]
     return all(d.code == "SL207" for d in errors)

@@ -14,7 +14,7 @@ from schedlang.expand.collective import combines as _combines
 from schedlang.expand.evaluate import Evaluator
 from schedlang.expand.expansion import Expansions, Failed
 from schedlang.expand.frame import Fail, Frame
-from schedlang.expand.parameters import assignments, converted, listed, world
+from schedlang.expand.parameters import OtherWorld, assignments, converted, listed, world
 from schedlang.expand.program import Program, Texts, did_you_mean, load_program, load_text
 from schedlang.expand.remarks import USELESS
 from schedlang.expand.values import Array, Items, at
@@ -23,8 +23,8 @@ from schedlang.ops import MAX_OPS, REDUCE_OPS
 from schedlang.syntax import tree as t
 
 __all__ = [
-    "Choice", "Program", "Texts", "Value", "cases", "choose", "combines", "constant_value", "expand", "load_program",
-    "load_text",
+    "Choice", "OtherWorld", "Program", "Texts", "Value", "cases", "choose", "combines", "constant_value", "expand",
+    "load_program", "load_text",
 ]
 
 Value = int | bool | str | list[Any] | Array

@@ -166,15 +166,19 @@ def used_too_early(line: t.VerifyStmt, known: frozenset[str]) -> list[Diagnostic
     return found
 
 
-def other_world(schedule: t.Schedule, wanted: Sequence[int], worlds: Iterable[int]) -> SchedError:
+class OtherWorld(SchedError):
+    """No values make a world of the size that is wanted; of another size they may."""
+
+
+def other_world(schedule: t.Schedule, wanted: Sequence[int], worlds: Iterable[int]) -> OtherWorld:
     """The error for a world size, of those ``wanted``, that is computed and never comes out; ``worlds`` do."""
     line = next(s for s in schedule.body if isinstance(s, t.RanksStmt))
     asked, there = " or ".join(map(str, wanted)), ", ".join(map(str, sorted(worlds)[:20]))
     if not _made_of_parameters(schedule, line.value):
-        return SchedError(error(
+        return OtherWorld(error(
             "SL206", f"`{schedule.name}` is for {there} ranks, as its `{line.span.text}` says, not for {asked}",
             line.span, help="leave out --ranks; for a schedule of any size make `ranks` a parameter instead"))
-    return SchedError(error(
+    return OtherWorld(error(
         "SL206", f"no values of `{schedule.name}` make a world of {asked} ranks; those tried make: {there}",
         schedule.name_span,
         help="its world size is computed: give its parameters with -p, or add them to its `verify` line"))

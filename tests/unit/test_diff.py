@@ -362,6 +362,19 @@ def test_many_sizes(said):
     assert document["cases"][0]["a"]["path"][0]["times"] == 1
 
 
+def test_sizes_that_no_values_make_are_left_out(said, tmp_path):
+    (tmp_path / "pairs.sched").write_text(
+        "schedule pairs(nodes=2):\n    ranks 2 * nodes\n    collective broadcast(0)\n    verify nodes in 1..4\n\n"
+        "    for r in 1..ranks:\n        send data[0] from 0 to r\n")
+    pairs = str(tmp_path / "pairs.sched")
+    status, out, _ = said(pairs, pairs, "--ranks", "2..7")
+    assert status == 0 and "\nthe same operations" in out
+    assert all(f"\n    skipped ranks {n}: no values of `pairs` make a world of {n} ranks" in out for n in (3, 5))
+    assert "skipped ranks 4" not in out
+    status, out, err = said(pairs, pairs, "--ranks", "3,5")
+    assert (status, out) == (2, "") and "no values of `pairs` make a world of 5 ranks" in err
+
+
 def test_a_schedule_and_its_table(said, tmp_path):
     (tmp_path / "t.json").write_text(dumps(schedlang.load("chain.sched", ranks=5, k=3).table))
     for pair in (("chain.sched", "t.json"), ("t.json", "chain.sched"), ("t.json", "t.json")):
