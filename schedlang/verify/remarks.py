@@ -11,6 +11,8 @@ from schedlang.diagnostics import Diagnostic, Note, note, warning
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.words import chunks_text
+from schedlang.ops import Op
+from schedlang.source import Location
 from schedlang.verify import collapse, words
 from schedlang.verify.useless import Useless
 from schedlang.verify.values.conditions import Conditions
@@ -58,6 +60,8 @@ def _remark(table: OpTable, program: Program, conditions: Conditions, found: Use
         notes.append(Note(f"{many} nothing else"))
     if passed:
         help = "store nothing: `only` behind the hop that passes it on, as in `then send to q only`"
+    elif (at := _idle_use(table, found, alike)) is not None:
+        help = f"leave out the `use` in line {at.line}: nothing needs what it does"
     elif all_of_it:
         help = "leave the statement out"
     else:
@@ -68,6 +72,25 @@ def _remark(table: OpTable, program: Program, conditions: Conditions, found: Use
         "SL608" if repeated else "SL607", f"{name} {what}: {words.operation(table, row)}{came_from(table, row)}",
         notes=notes, help=help, count=count, rows=sorted({row, sender}), rank=int(table.rank[row]),
         buffer=table.buffers[buffer].name, chunk=chunk, statement=all_of_it, steps=steps), table, row, sender)
+
+
+def _idle_use(table: OpTable, found: Useless, rows: Array) -> Location | None:
+    """The outermost `use` statement that brought in all of the rows and, besides, only operations that are useless."""
+    statement = collapse.statements(table)
+
+    def above(number: int) -> Iterator[int]:
+        """The sites of the `use` statements round a site, innermost first."""
+        while (parent := table.sites[number].parent) is not None:
+            number = parent[0]
+            yield number
+
+    uses = [*above(int(table.site[rows[0]]))]
+    moves = (table.op != Op.RECORD) & (table.op != Op.WAIT)
+    for use in reversed(uses):
+        inside = np.array([any(statement[n] == statement[use] for n in above(k)) for k in range(len(table.sites))])
+        if inside[table.site[rows]].all() and found.gone[inside[table.site] & moves].all():
+            return table.sites[use].location
+    return None
 
 
 def _steps(table: OpTable, found: Useless, rows: Array) -> int:

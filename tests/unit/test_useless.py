@@ -97,6 +97,37 @@ def test_what_is_useless_for_some_sizes_only_is_noted(tmp_path, capsys, rounds, 
     assert found[0]["help"].startswith("let the loop" if cases is None else "other sizes need it: ")
 
 
+USES = """schedule spread(ranks, again=false):
+    collective broadcast(0)
+    for r in 1..ranks: send data[0] from 0 to r
+    if again:
+        for r in 1..ranks: send data[0] from 0 to r
+
+schedule outer(ranks):
+    collective broadcast(0)
+    {use}
+
+schedule user(ranks):
+    collective broadcast(0)
+    use spread()
+    use outer()
+"""
+
+
+@pytest.mark.parametrize(("use", "line", "helps"), [
+    ("use spread()", None, ["leave out the `use` in line 14: nothing needs what it does"]),
+    ("use spread(again=true)", None, ["leave out the `use` in line 14: nothing needs what it does"] * 2),
+    ("use spread() on [0]", "    for t in 0..2: use spread(again=true)", [
+        "leave out the `use` in line 15: nothing needs what it does"] * 2),
+    ("send data[0] from 0 to 1", "    use outer()", ["leave the statement out"]),
+])
+def test_a_use_that_does_nothing_else_is_to_be_left_out(use, line, helps):
+    text = USES.format(use=use) + (f"{line}\n" if line else "")
+    table, findings = expand(load_text(text), "user", ranks=3)
+    assert table is not None, findings
+    assert [d.help for d in verify(table).diagnostics if d.code == "SL608"] == helps
+
+
 def test_a_statement_that_other_sizes_need_is_not_to_be_left_out(tmp_path, capsys):
     path = tmp_path / "last.sched"
     path.write_text("""schedule last(ranks):
