@@ -16,7 +16,7 @@ import numpy as np
 
 from schedlang.ir.layout import measured
 from schedlang.ir.legal.blocks import BLOCK
-from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.table import NONE, Array, OpTable, chosen
 from schedlang.ops import COLLECTIVES, Op
 from schedlang.verify.values.carriers import Carriers
 from schedlang.verify.values.conditions import Conditions
@@ -66,12 +66,9 @@ def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
     chunks differ; without it their bytes are left out, and those of a barrier always: its tokens have none. ``n`` in
     words is among the facts where it is a unit."""
     n = table.ranks
-    sent, received, messages = (np.zeros(n, np.int64) for _ in range(3))
-    for rank, peer, weight in _sends(table, elements, n):
-        sent += _summed(rank, weight, n)
-        received += _summed(peer, weight, n)
-        messages += np.bincount(rank, minlength=n)
-    links = _links(table, elements)
+    link, moved, number = _links(table, elements)
+    sent, received = _summed(link // n, moved, n), _summed(link % n, moved, n)
+    messages = _summed(link // n, number, n)
     facts: dict[str, Any] = {}
     measure = measured(table) if COLLECTIVES[table.collective.name].family not in ("vector", "barrier") else None
     unit = measure.chunks if measure is not None else 0
@@ -89,46 +86,52 @@ def traffic(table: OpTable, elements: Array | None = None) -> dict[str, Any]:
         facts["received_most"] = amount(int(received.max()))
         if limit.received is not None:
             facts["received_bound"] = share(limit.received)
-        facts["link_most"] = amount(int(links.max(initial=0)))
-    return facts | {"messages": int(messages.sum()), "messages_most": int(messages.max()), "links": len(links)}
+        facts["link_most"] = amount(int(moved.max(initial=0)))
+    return facts | {"messages": int(messages.sum()), "messages_most": int(messages.max()), "links": len(link)}
 
 
-def _sends(table: OpTable, elements: Array | None, least: int) -> Iterator[tuple[Array, Array, Array | None]]:
-    """The sends in pieces of at least ``least`` rows, without large temporaries: rank, peer, and how much each sends
-    (None: 1)."""
+def _sends(table: OpTable, elements: Array | None, least: int) -> Iterator[tuple[Array, Array | None]]:
+    """The sends in pieces of at least ``least`` rows, without large temporaries: the link (source times ranks plus
+    destination), and how much each sends (None: 1)."""
     size, done = max(BLOCK, least), 0
     for start in range(0, len(table), size):
-        sends = np.flatnonzero(table.op[start : start + size] == Op.SEND) + start
-        count = table.count[sends] if elements is None else elements[done : done + len(sends)]
-        done += len(sends)
+        sends = chosen(table.op[start : start + size] == Op.SEND, start)
+        link = table.rank[sends] * np.int64(table.ranks)
+        link += table.peer[sends]
+        count = table.count[sends] if elements is None else elements[done : done + len(link)]
+        done += len(link)
         unit = elements is None and int(count.max(initial=0)) <= 1
-        yield table.rank[sends], table.peer[sends], None if unit else count
+        yield link, None if unit else count
 
 
 def _summed(index: Array, weight: Array | None, size: int) -> Array:
     return np.bincount(index, weight, size).astype(np.int64)
 
 
-def _links(table: OpTable, elements: Array | None) -> Array:
-    """The chunks (or elements) that go over each used link (source, destination)."""
+def _links(table: OpTable, elements: Array | None) -> tuple[Array, Array, Array]:
+    """The used links, the chunks (or elements) that go over each, and the messages."""
     n = table.ranks
     if n * n <= max(1 << 20, 4 * len(table)):
         used = np.zeros(n * n, bool)
-        for rank, peer, _ in _sends(table, elements, 0):
-            used[rank * np.int64(n) + peer] = True
+        for link, _ in _sends(table, elements, 0):
+            used[link] = True
+        links = np.flatnonzero(used)
         number = np.cumsum(used, dtype=np.int32)
         number -= 1
-        size = int(number[-1]) + 1
-        total = np.zeros(size, np.int64)
-        for rank, peer, weight in _sends(table, elements, size):
-            total += _summed(number[rank * np.int64(n) + peer], weight, size)
-        return total
-    parts = [(rank * np.int64(n) + peer, weight) for rank, peer, weight in _sends(table, elements, len(table))]
+        total, messages = np.zeros(len(links), np.int64), np.zeros(len(links), np.int64)
+        for link, weight in _sends(table, elements, len(links)):
+            which = number[link]
+            times = np.bincount(which, minlength=len(links))
+            messages += times
+            total += times if weight is None else _summed(which, weight, len(links))
+        return links, total, messages
+    parts = list(_sends(table, elements, len(table)))
     if not parts:
-        return np.zeros(0, np.int64)
+        none = np.zeros(0, np.int64)
+        return none, none, none
     (key, weight), = parts
-    _, inverse = np.unique(key, return_inverse=True)
-    return np.bincount(inverse, weight).astype(np.int64)
+    links, inverse, messages = np.unique(key, return_inverse=True, return_counts=True)
+    return links, _summed(inverse, weight, len(links)), messages
 
 
 def peak_scratch(table: OpTable, carriers: Carriers, conditions: Conditions) -> int:
