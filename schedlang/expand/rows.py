@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -319,27 +320,41 @@ def lane_steps(rank: Array, stream: Array, number: Array, ranks: int, streams: i
     ``number`` does not decrease from row to row.
     """
     rows, lanes = len(number), ranks * streams
-    if not rows:
-        return np.zeros(0, np.int32)
-    numbers = int(number[-1]) + 1
-    if lanes * numbers > DENSE * rows + CELLS:
-        return _lane_steps_sorted(rank, stream, number, streams)
     out = np.empty(rows, np.int32)
-    met = np.zeros(lanes, np.int32)
+    if not rows:
+        return out
+    numbers = int(number[-1]) + 1
+    changes = np.flatnonzero(stream[1:] != stream[:-1]) + 1 if streams > 1 else np.zeros(0, np.int64)
+    alone = len(changes) <= rows // CELLS and bool((number[changes] != number[changes - 1]).all())
+    if (ranks if alone else lanes) * numbers > DENSE * rows + CELLS:
+        return _lane_steps_sorted(rank, stream, number, streams)
+    if alone:   # one stream for long: its lanes, as many as there are ranks, make a smaller table
+        met = np.zeros((streams, ranks), np.int32)
+        for run in (slice(a, b) for a, b in pairwise([0, *changes.tolist(), rows])):
+            _count_steps(rank[run], number[run], met[int(stream[run.start])], out[run])
+    else:
+        _count_steps(_lanes(rank, stream, streams), number, np.zeros(lanes, np.int32), out)
+    return out
+
+
+def _count_steps(lane: Array, number: Array, met: Array, out: Array) -> None:
+    """Writes to ``out``, for each row, how many source steps its lane has met before. ``met``: how many each lane has
+    met before the first row; afterwards, before the row that would follow."""
+    lanes, low = len(met), int(number[0])
+    numbers = int(number[-1]) - low + 1
     per = max(1, CELLS // lanes)
-    edges = [0] if numbers <= per else np.searchsorted(number, np.arange(0, numbers, per)).tolist()
-    for i, (begin, end) in enumerate(zip(edges, [*edges[1:], rows], strict=True)):
+    edges = [0] if numbers <= per else np.searchsorted(number, np.arange(low, low + numbers, per)).tolist()
+    for i, (begin, end) in enumerate(zip(edges, [*edges[1:], len(lane)], strict=True)):
         cell = number[begin:end].astype(np.int64)
-        cell -= i * per
+        cell -= low + i * per
         cell *= lanes
-        cell += _lanes(rank[begin:end], stream[begin:end], streams)
+        cell += lane[begin:end]
         table = np.zeros((min(per, numbers - i * per), lanes), np.bool_)
         table.reshape(-1)[cell] = True
         before = np.cumsum(table, 0, np.int32)
         before += met - 1
         out[begin:end] = before.reshape(-1)[cell]
-        met = before[-1] + 1
-    return out
+        met[:] = before[-1] + 1
 
 
 def _lanes(rank: Array, stream: Array, streams: int) -> Array:
