@@ -2,7 +2,8 @@
 #   make demo            install, verify a ring all-reduce and run it on 8 ranks with real data
 #   make test            install what the tests need and run them
 #   make test TORCH=torch==2.13.0    the same with PyTorch, so that the tests that need it run, too
-#   make coverage        the tests, and whether they take every branch of the verifier
+#   make coverage        the tests, and whether they take every branch of the verifier (twice the time)
+#   make nightly         the full products, 20,000 mutants judged by the verifier and by the interpreter; then the former
 PYTHON      ?= python3
 VENV        ?= .venv
 TORCH       ?=
@@ -47,6 +48,7 @@ coverage: test
 nightly: $(VENV)/.test
 	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
 	$(bin)/python -m pytest -s -m nightly $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory coverage
 
 lint: ruff types imports
 
