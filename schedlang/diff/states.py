@@ -94,8 +94,8 @@ class _Followed:
         if self.custom:
             self.conditions = _by_name(fine, self.conditions)
         rng = np.random.default_rng(SEED)
-        size = self.conditions.contributions
-        self.walk = Walk(self.program, [Fingerprints(size, rng), Trees(size, rng)], self.conditions)
+        size = self.conditions.ranks, self.conditions.classes
+        self.walk = Walk(self.program, [Fingerprints(*size, rng), Trees(*size, rng)], self.conditions)
         self.walk.run()
         self.keys = self._named() if self.custom else self._expected()
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.ir.origin import at_row
-from schedlang.ir.table import Array, OpTable
+from schedlang.ir.table import Array, OpTable, spaced
 from schedlang.ir.words import counted
 from schedlang.verify import collapse
 from schedlang.verify.values.conditions import Conditions
@@ -37,11 +37,12 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     hashes, shared = walk.state[:, walk.columns[-1]], conditions.expected_class
     # The first result of each chunk is what the others are held against.
     first = np.full(conditions.classes, len(shared), np.int64)
-    for which in _blocks(shared):
-        np.minimum.at(first, shared[which].astype(np.int64), which)
+    for start in reversed(range(0, len(shared), BLOCK)):
+        chunks = shared[start : start + BLOCK]
+        first[chunks[::-1]] = np.arange(start, start + len(chunks))[::-1]       # what is written last stays
     parts = [np.zeros(0, np.int64)]
     for which in _blocks(shared):
-        here, there = conditions.results[which], conditions.results[first[shared[which]]]
+        here, there = spaced(conditions.results[which]), spaced(conditions.results[first[shared[which]]])
         parts.append(which[(hashes[here] != hashes[there]).any(1)])
     bad = np.concatenate(parts)
     if not len(bad):
@@ -51,7 +52,7 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     places = conditions.locations
     mine, other = int(conditions.results[reference]), int(conditions.results[example])
     ours, theirs = history(program, conditions, mine), history(program, conditions, other)
-    chunks = np.unique(shared[bad])
+    different = np.unique(shared[bad])
     ranks = np.unique(places.ranks_of(conditions.results[bad]))
     differ = places.ranks_of(conditions.results[bad[shared[bad] == shared[example]]])
     last = [int(program.carriers.receiver[past.writers[-1]]) for past in (ours, theirs)]
@@ -59,12 +60,12 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
              for at, past, row in ((mine, ours, last[0]), (other, theirs, last[1]))]
     return Agreement(False, at_row(Diagnostic(
         "SL505", Severity.NOTE,
-        f"the ranks add up {counted(len(chunks), 'chunk')} in different orders, so their bits may differ (first in "
+        f"the ranks add up {counted(len(different), 'chunk')} in different orders, so their bits may differ (first in "
         f"chunk {int(shared[example])}: rank {places.where(mine)[1]} against rank{'s' * (len(differ) > 1)} "
         f"{collapse.numbers(differ)})",
         None, tuple(notes),
-        "let one rank compute each chunk and send the result to the others", len(chunks),
-        {"chunks": [int(c) for c in chunks[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, last[1]))
+        "let one rank compute each chunk and send the result to the others", len(different),
+        {"chunks": [int(c) for c in different[:64]], "ranks": [int(r) for r in ranks[:64]]}), table, last[1]))
 
 
 def _blocks(column: Array) -> Iterator[Array]:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic
-from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.table import NONE, Array, OpTable, spaced
 from schedlang.verify.agreement import Agreement, compare
 from schedlang.verify.initialisation import uninitialised
 from schedlang.verify.values.conditions import Conditions
@@ -58,7 +58,7 @@ def judge(table: OpTable, program: Program, conditions: Conditions, *, agree: bo
     ``method`` forces a way to check, ``seed`` settles the random elements: both are for tests.
     """
     rng = np.random.default_rng(seed)
-    trees = [Trees(conditions.contributions, rng)] if agree else []
+    trees = [Trees(conditions.ranks, conditions.classes, rng)] if agree else []
     ways = _ways(program, conditions, method, rng)
     while True:
         holds = next(ways)
@@ -87,7 +87,7 @@ def _ways(program: Program, conditions: Conditions, method: Method | None,
             small = size * conditions.locations.total <= STATE_LIMIT and size * len(c) <= TRAFFIC_LIMIT
             if small or method == "sets":
                 yield sets
-    yield Fingerprints(conditions.contributions, rng)
+    yield Fingerprints(conditions.ranks, conditions.classes, rng)
 
 
 def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Conditions) -> Wrong:
@@ -97,7 +97,7 @@ def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Condition
     found = [np.zeros(0, np.int64)]
     for start in range(0, len(conditions.results), BLOCK):
         which = np.arange(start, min(start + BLOCK, len(conditions.results)))
-        place = conditions.results[which]
+        place = spaced(conditions.results[start : start + BLOCK])
         count, size = walk.count[place], _sizes(conditions, which)
         right = (count == size) & holds_right(which)
         found.append(which[~right & (count != SPOILT)])
@@ -120,7 +120,7 @@ def _rightly(words: Array, holds: Names | Sets | Fingerprints, conditions: Condi
         return lambda which: _equal_sets(words, holds, conditions, which)
     if isinstance(holds, Fingerprints):
         sums = _Sums(holds, conditions)
-        return lambda which: words[conditions.results[which], 0] == sums(which)
+        return lambda which: words[spaced(conditions.results[which]), 0] == sums(which)
 
     def equal_names(which: Array) -> Array:
         one: Array = _sizes(conditions, which) == 1
@@ -173,14 +173,14 @@ class _Sums:
         if conditions.starts is not None and conditions.sources is not None:
             self.listed = holds.sums_of(conditions.starts, conditions.sources)
         else:
-            self.of_class = holds.sums(conditions.ranks)
+            self.of_class = holds.sums()
 
     def __call__(self, which: Array) -> Array:
         if self.listed is not None:
             return self.listed[which]
         whole = self.conditions.expected_rank[which] == NONE
         sums: Array = self.of_class[self.conditions.expected_class[which]]
-        return sums if whole.all() else np.where(whole, sums, self.holds.elements[_first(self.conditions, which)])
+        return sums if whole.all() else np.where(whole, sums, self.holds.of(_first(self.conditions, which)))
 
 
 def _equal_sets(words: Array, holds: Sets, conditions: Conditions, which: Array) -> Array:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from schedlang.diagnostics import Diagnostic, warning
+from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
@@ -31,9 +32,12 @@ def _in_place(c: Carriers, lengths: Array) -> bool:
     """Whether every move stays among places of one length: then so does every value."""
     if c.parent is not None or c.operand is not None or int(c.target.min()) == NONE:
         return False
-    step = 1 << 20      # in pieces: no large temporaries
-    return all(bool(np.all((lengths[c.source[i : i + step]] == lengths[c.target[i : i + step]])
-                           & (lengths[c.source[i : i + step]] != NONE))) for i in range(0, len(c), step))
+    for start in range(0, len(c), BLOCK):
+        block = slice(start, start + BLOCK)
+        length = lengths[c.source[block]]
+        if int(length.min()) == NONE or not np.array_equal(length, lengths[c.target[block]]):
+            return False
+    return True
 
 
 class _Held:

@@ -11,6 +11,15 @@ PRIME = (1 << 61) - 1
 _PRIME = np.uint64(PRIME)
 
 
+_MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
+
+
+def _apart(contributions: Array, ranks: int) -> tuple[Array, Array]:
+    """(rank, class) of each contribution: elements stand rank by rank, in the order in which walks ask for them."""
+    of_class = contributions // ranks
+    return contributions - of_class * ranks, of_class
+
+
 class Names:
     """The one contribution a value holds, by number: exact as long as nothing is reduced."""
 
@@ -88,25 +97,30 @@ class Fingerprints:
 
     width = 1
 
-    def __init__(self, contributions: int, rng: np.random.Generator) -> None:
-        self.elements = rng.integers(0, PRIME, contributions, dtype=np.uint64)
+    def __init__(self, ranks: int, classes: int, rng: np.random.Generator) -> None:
+        self.ranks = ranks
+        self.elements = rng.integers(0, PRIME, (ranks, classes), dtype=np.uint64)
+
+    def of(self, contributions: Array) -> Array:
+        """The element of each contribution."""
+        return self.elements[_apart(contributions, self.ranks)]
 
     def initial(self, contributions: Array) -> Array:
-        return self.elements[contributions][:, None]
+        return self.of(contributions)[:, None]
 
     def combine(self, into: Array, other: Array) -> None:
         into += other
         np.minimum(into, into - _PRIME, out=into)
 
-    def sums(self, ranks: int) -> Array:
+    def sums(self) -> Array:
         """For each class the sum over all ranks."""
-        left = self.elements.reshape(-1, ranks)
-        while left.shape[1] > 1:
-            half = left.shape[1] // 2
-            folded = left[:, :half] + left[:, half : 2 * half]
+        left = self.elements
+        while len(left) > 1:
+            half = len(left) // 2
+            folded = left[:half] + left[half : 2 * half]
             np.minimum(folded, folded - _PRIME, out=folded)
-            left = np.concatenate([folded, left[:, 2 * half :]], 1)
-        return left[:, 0]
+            left = np.concatenate([folded, left[2 * half :]])
+        return left[0]
 
     def sums_of(self, starts: Array, sources: Array) -> Array:
         """The sum of each list ``sources[starts[i]:starts[i + 1]]``."""
@@ -114,7 +128,7 @@ class Fingerprints:
         size = np.diff(starts)
         for k in range(int(size.max(initial=0))):
             some = np.flatnonzero(size > k)
-            totals[some] = (totals[some] + self.elements[sources[starts[some] + k]]) % _PRIME
+            totals[some] = (totals[some] + self.of(sources[starts[some] + k])) % _PRIME
         return totals
 
 
@@ -128,20 +142,20 @@ class Trees:
 
     width = 2
 
-    def __init__(self, contributions: int, rng: np.random.Generator) -> None:
-        self.elements = rng.integers(0, 1 << 64, (contributions, 2), dtype=np.uint64)
+    def __init__(self, ranks: int, classes: int, rng: np.random.Generator) -> None:
+        self.ranks = ranks
+        self.elements = rng.integers(0, 1 << 64, (ranks, classes, 2), dtype=np.uint64)
 
     def initial(self, contributions: Array) -> Array:
-        return self.elements[contributions]
+        return self.elements[_apart(contributions, self.ranks)]
 
     def combine(self, into: Array, other: Array) -> None:
         mixed = into + other
         mixed ^= mixed >> np.uint64(32)
         mixed *= np.uint64(0xD6E8FEB86659FD93)
         mixed ^= mixed >> np.uint64(29)
-        mixed *= np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
-        mixed ^= mixed >> np.uint64(32)
-        into[:] = mixed
+        mixed *= _MIX
+        np.bitwise_xor(mixed, mixed >> np.uint64(32), out=into)
 
 
 class Traces:

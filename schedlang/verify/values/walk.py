@@ -102,8 +102,11 @@ def _both(a: Array, b: Array | None) -> Array:
 
 def _ordered(level: Array, chosen: Array | None, turn: Array | None = None) -> Array:
     """The chosen carriers by level, then turn, then position."""
-    carriers = np.arange(len(level), dtype=np.int32) if chosen is None else np.flatnonzero(chosen).astype(np.int32)
-    key = level[carriers]
+    if chosen is None:
+        carriers, key = np.arange(len(level), dtype=np.int32), level
+    else:
+        carriers = np.flatnonzero(chosen).astype(np.int32)
+        key = level[carriers]
     if turn is not None:
         return carriers[np.lexsort((turn[carriers], key))]
     if len(key) and np.any(key[1:] < key[:-1]):
