@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedlang.diagnostics import Diagnostic, SchedError, Severity, error, note
-from schedlang.ops import COLLECTIVES, MAX_OPS, REDUCE_OPS
+from schedlang.ops import MAX_OPS, REDUCE_OPS
 
 if TYPE_CHECKING:
     from schedlang.expand import Choice, Program
@@ -155,7 +155,7 @@ def with_op(table: OpTable, op: str) -> OpTable:
     if op not in tuple(REDUCE_OPS):         # from Python it may be anything
         raise SchedError(error("SL806", f"there is no reduction operator {op}",
                                help=f"choose one of: {', '.join(REDUCE_OPS)}"))
-    if not COLLECTIVES[table.collective.name].reduces:
+    if table.operator is None:
         raise SchedError(error("SL806", f"{table.name} is for {table.collective.name}, which reduces nothing",
                                help="leave the operator out"))
     return table.with_columns(collective=replace(table.collective, op=op))

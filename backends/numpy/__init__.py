@@ -39,7 +39,7 @@ class NumpyBackend:
         """See :meth:`schedlang.backend.Backend.run`. Raises SchedError also where the table cannot be executed to its
         end (unmatched transfers, a deadlock), and SL802 where a value would move into a part too short for it."""
         bound = bind(table, inputs)
-        op = op or table.collective.op
+        op = op or table.operator
         if op is not None:
             require_defined(op, bound.dtype)
         held = accumulator(accumulate, bound.dtype)

@@ -14,7 +14,7 @@ from schedlang.cli.common import bad_option, output_file, rank_counts, value_opt
 from schedlang.cli.common import parameters as value_lists
 from schedlang.diagnostics import SchedError, error
 from schedlang.loading import as_asked, expand_case, is_table, read_table, same_value, split_name
-from schedlang.ops import COLLECTIVES, REDUCE_OPS
+from schedlang.ops import REDUCE_OPS
 
 if TYPE_CHECKING:
     from schedlang.cli.progress import Progress
@@ -158,7 +158,7 @@ class _Job:
         there = {"ranks": table.ranks, **table.params}
         wanted = {key: next((v for v in values if key in there and same_value(there[key], v)), values[0])
                   for key, values in self.given.items()}
-        op = self.op_for(COLLECTIVES[table.collective.name].reduces, alone=True)
+        op = self.op_for(table.operator is not None, alone=True)
         return as_asked(table, file, ranks=ranks, params=wanted, op=op), op
 
     def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:

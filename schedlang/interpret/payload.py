@@ -97,7 +97,7 @@ class Numbers:
                                             f"given are {len(inputs)}, of {', '.join(sorted(map(str, dtypes)))}"))
         self._dtype = dtypes.pop()
         kind = of_array(np.empty(0, self._dtype))
-        if COLLECTIVES[table.collective.name].reduces:
+        if op is not None or table.operator is not None:
             require_defined(self._op, kind)
         held = accumulator(accumulate, kind).numpy
         self._sizes = Sizes(table, _elements(table, {(r, name): a.size for r, name, a in arrays}))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from schedlang.ops import COLLECTIVES, Op
 from schedlang.source import Location
 
 Array = np.ndarray[Any, Any]
@@ -197,6 +198,14 @@ class OpTable:
 
     def __len__(self) -> int:
         return len(self.op)
+
+    @property
+    def operator(self) -> str | None:
+        """What contributions are combined by; `sum` where operations of a custom collective combine and it names none;
+        None where nothing is combined."""
+        if self.collective.op is not None or not COLLECTIVES[self.collective.name].reduces:
+            return self.collective.op
+        return "sum" if ((self.op == Op.REDUCE) | (self.op == Op.REDUCE_RECV)).any() else None
 
     def origin(self, row: int) -> tuple[Location | None, dict[str, int]]:
         """The source place of a row and the values of the loop variables round it, outermost first."""

@@ -60,6 +60,9 @@ def sized(table: OpTable, dtype: Dtype, elements: int | None = None, size: int |
             "SL802", f"the sizes of {table.collective.name} are what its counts say, and one is given besides",
             table.collective.location or table.location,
             help="leave out --size and --elements; other counts make other sizes"))
+    if family == "barrier" and (elements or size):
+        raise SchedError(error("SL802", "a barrier moves no elements", table.collective.location or table.location,
+                               help="leave out --size and --elements"))
     itemsize = dtype.numpy.itemsize
     if size is not None:
         if size % itemsize:

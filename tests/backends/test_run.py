@@ -5,6 +5,7 @@ import json
 import random
 import types
 import zipfile
+from dataclasses import replace
 from fractions import Fraction
 
 import ml_dtypes
@@ -351,3 +352,51 @@ def test_other_peoples_back_ends_come_in_by_entry_points(monkeypatch):
             find(name)
         assert refused.value.diagnostics[0].code == "SL804"
         assert words in refused.value.diagnostics[0].message + str(refused.value.diagnostics[0].help)
+
+
+SHIFT = """schedule shift(ranks=3):
+    collective custom
+    buffer input[1], output[1], tmp[1]
+    for r in 0..ranks:
+        ensure output[0] on (r + 1) % ranks == input[0] on r
+        {more}
+        send input[0] from r to (r + 1) % ranks into output[0]
+"""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "interpret"])
+def test_a_custom_collective_without_an_operator(tmp_path, capsys, backend):
+    """Where nothing is combined there is no operator to be undefined or replaced; where something is, it is sum."""
+    plain, adds = tmp_path / "plain.sched", tmp_path / "adds.json"
+    plain.write_text(SHIFT.format(more=""))
+    text = SHIFT.replace("custom", "custom(sum)").format(more="copy input[0] into tmp[0] on r")
+    text = text.replace("        send", "        reduce input[0] into tmp[0] on r\n        send")
+    (tmp_path / "named.sched").write_text(text)
+    table = load(tmp_path / "named.sched").table
+    adds.write_text(table_json.dumps(table.with_columns(collective=replace(table.collective, op=None))))
+    assert main(["run", str(plain), "--dtype", "bool", "--check", "--backend", backend]) == 0
+    assert main(["run", str(adds), "--dtype", "int8", "--check", "--backend", backend]) == 0
+    capsys.readouterr()
+    assert main(["run", str(adds), "--dtype", "bool", "--backend", backend]) == 2
+    assert "SL803" in capsys.readouterr().err
+
+
+def test_only_what_combines_takes_another_operator(tmp_path, capsys):
+    path, target = tmp_path / "plain.sched", tmp_path / "plain.json"
+    path.write_text(SHIFT.format(more=""))
+    assert main(["compile", str(path), "--target", "json", "-o", str(target)]) == 0
+    for place in (path, target):
+        assert main(["run", str(place), "--op", "max"]) == 2
+        assert "nothing" in capsys.readouterr().err
+        with pytest.raises(SchedError, match="nothing"):
+            load(place).with_op("max")
+    assert main(["verify", str(target), "--op", "max"]) == 2 and "reduces nothing" in capsys.readouterr().out
+
+
+def test_a_barrier_has_no_size(tmp_path, capsys):
+    path = tmp_path / "b.sched"
+    path.write_text("schedule b(ranks=1):\n    collective barrier\n")
+    for options in ([], ["--size", "0"], ["--elements", "0"]):
+        assert main(["run", str(path), "--check", *options]) == 0
+    for options in (["--size", "4"], ["--elements", "1"]):
+        assert main(["run", str(path), *options]) == 2 and "a barrier moves no elements" in capsys.readouterr().err
