@@ -37,6 +37,18 @@ def test_no_name_stands_twice() -> None:
         assert sorted(names) == sorted(set(names))
 
 
+def test_names_of_helpers_tell_what_they_are_of() -> None:
+    """Functions of the library are found from everywhere, so none has a name that anybody would give to one."""
+    names = {n for path in FILES for n in load_program(str(path)).root.functions}
+    assert not names & {"low", "wide", "up", "down", "depth", "place", "sits", "parent", "peer", "next", "left", "right"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(EXAMPLES)))
+def test_no_line_is_too_long(path: Path) -> None:
+    """`schedlang fmt` lays out statements; docstrings and comments are left as their author broke them."""
+    assert [line for line in path.read_text(encoding="utf-8").splitlines() if len(line) > 120] == []
+
+
 def test_readme_lists_every_schedule() -> None:
     """Once, with the file that it is in."""
     listed = re.findall(r"^\| \[`(\w+)`\]\((\S+)\)", (EXAMPLES / "README.md").read_text(), re.M)
