@@ -236,7 +236,7 @@ class _Lexer:
                 self.report("SL102", "this line mixes tabs and spaces in another way than the lines above it", start,
                             end, "indent with four spaces")
             else:
-                above = " or ".join(str(_width(i)) for i in [*self.indents[-2:], top] if i != indent)
+                above = " or ".join(map(str, sorted({_width(i) for i in [*self.indents[-2:], top] if i != indent})))
                 self.report("SL102", f"this line is indented by {_width(indent)}, which fits no block above it", start,
                             end, f"the blocks above are indented by {above}")
             self.reported = False  # what the line says is judged on its own

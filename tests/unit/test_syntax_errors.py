@@ -181,7 +181,9 @@ TABLE = {
     "too deep a line": (in_body("chunks 1", "    chunks 2"), [
         (3, 9, "SL102", "this line is indented deeper than the one above, which opens no block", None)]),
     "between two blocks": (in_body("step:", "    chunks 1", "  chunks 2"), [
-        (4, 7, "SL102", "this line is indented by 6, which fits no block above it", "4 or 8")]),
+        (4, 7, "SL102", "this line is indented by 6, which fits no block above it", "indented by 4 or 8")]),
+    "between blocks further out": (in_body("step:", "    for r in 0..2:", "        chunks 1", "  chunks 2"), [
+        (5, 7, "SL102", "this line is indented by 6, which fits no block above it", "indented by 4 or 8 or 12")]),
     "tabs and spaces": ("schedule s(ranks):\n\tchunks 1\n        chunks 2\n", [
         (3, 9, "SL102", "this line mixes tabs and spaces in another way than the lines above it", "four spaces")]),
 
