@@ -92,16 +92,19 @@ def _text(table: OpTable, walked: Walk | None, rank: int, wanted: range | None, 
 
     style = Style(color)
     if len(table) <= MAX_ROWS:
-        yield from (f"{line}\n" for line in _faults(table, style, drawn=walked is not None))
+        yield from (f"{line}\n" for line in _faults(table, style, terminal_width(), drawn=walked is not None))
     lines = (Picture(table, walked, columns=terminal_width(), style=style).lines(wanted) if walked is not None
              else rank_lines(table, rank, wanted, style))
     yield from (f"{line}\n" for line in lines)
 
 
-def _faults(table: OpTable, style: Style, *, drawn: bool) -> Iterator[str]:
-    """A line that says what is wrong with a schedule: a picture shows one order of what happens, in which a race or a
+def _faults(table: OpTable, style: Style, columns: int, *, drawn: bool) -> Iterator[str]:
+    """A sentence, in lines of at most ``columns``, that says what is wrong with a schedule: a picture shows one order of what happens, in which a race or a
     deadlock need not show."""
+    from textwrap import wrap
+
     from schedlang.codes import CODES
+    from schedlang.render.style import one_line
     from schedlang.verify import verify
 
     found = [d for d in verify(table).diagnostics if d.severity is Severity.ERROR]
@@ -109,5 +112,8 @@ def _faults(table: OpTable, style: Style, *, drawn: bool) -> Iterator[str]:
         worst, others = found[0], len(found) - 1
         more = f", and {others} more error{'s' * (others > 1)}" if others else ""
         how = ". Drawn with unlimited buffering, in one order of many" if drawn else ""
-        yield (f"{style('error', 'FAULTY')}  {worst.code} {CODES[worst.code].name}: {worst.message}{more}; "
-               f"`schedlang verify` says more{how}.")
+        first, *rest = wrap(
+            f"FAULTY  {worst.code} {CODES[worst.code].name}: {one_line(worst.message)}{more}; `schedlang verify` says "
+            f"more{how}.", columns, subsequent_indent="        ", break_on_hyphens=False)
+        yield style("error", "FAULTY") + first.removeprefix("FAULTY")
+        yield from rest

@@ -526,14 +526,16 @@ def test_show_draws_and_compile_writes(call):
     (CIRCLE, "SL305 deadlock", "wait for each other in a circle"),
     (FAULTY, "SL504 missing-result", "data[0] on rank 3"),
 ])
-def test_a_picture_of_a_faulty_schedule_says_so_on_top(call, text, code, word):
+def test_a_picture_of_a_faulty_schedule_says_so_on_top(call, text, code, word, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
     write("bad.sched", text)
     name = text.split("(")[0].removeprefix("schedule ")
     for options, how in (([], "Drawn with unlimited buffering"), (["--rank", "1"], "says more.")):
         status, out, _ = call("show", "bad.sched", "--ranks", "4", *options)
-        first, second, *_ = out.splitlines()
-        assert status == 0 and first.startswith(f"FAULTY  {code}: ") and word in first and how in first
-        assert "`schedlang verify`" in first and second.startswith(f"{name}: ")
+        faulty, colon, _ = out.partition(f"\n{name}: ")
+        said = " ".join(faulty.split())
+        assert status == 0 and colon and said.startswith(f"FAULTY {code}: ") and word in said and how in said
+        assert "`schedlang verify`" in said and all(len(line) <= 70 for line in faulty.splitlines())
     assert call("verify", "bad.sched", "--ranks", "4")[0] == 1
 
 
