@@ -9,7 +9,7 @@ from typing import Any
 from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.diff.report import LEVELS, Difference, Side, Stretch
 from schedlang.render import json
-from schedlang.render.style import Style, clean
+from schedlang.render.style import Style, clean, one_line
 from schedlang.render.style import width as columns
 from schedlang.render.terminal import notes, render
 from schedlang.render.verdict import values_text
@@ -70,7 +70,7 @@ def _lines(sizes: Sizes, style: Style, width: int) -> Iterator[str]:
     several = len(sizes.found) > 1
     for name, target, side in (("A", sizes.a, "a"), ("B", sizes.b, "b")):
         values = values_text([getattr(d, side).values for d in sizes.found])
-        yield f"{name}  {style('bold', clean(f'{target}::{_named(target, getattr(sizes.found[0], side))}'))}  {values}"
+        yield f"{name}  {style('bold', one_line(_named(target, getattr(sizes.found[0], side))))}  {values}"
     yield ""
     yield from _verdict(sizes, style) if several else [_level(sizes.worst, style)]
     for ranks, why in sizes.skipped:
@@ -91,7 +91,7 @@ def _lines(sizes: Sizes, style: Style, width: int) -> Iterator[str]:
 
 
 def _named(target: str, side: Side) -> str:
-    return "" if "::" in target else side.table.name
+    return target if "::" in target else f"{target}::{side.table.name}"
 
 
 def _size(d: Difference) -> str:

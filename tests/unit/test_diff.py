@@ -328,6 +328,14 @@ def test_two_schedules(said):
     assert "      3 x  chain.sched:7  send data[i] from r to r + 1\n" in out
 
 
+def test_sides_are_named_once(said, tmp_path):
+    _, out, _ = said("chain.sched::chain", "star.sched", "--ranks", "4")
+    assert out.startswith("A  chain.sched::chain  ranks 4, k 1\nB  star.sched::star  ranks 4\n\n")
+    (tmp_path / "a\n\x1b.sched").write_text((tmp_path / "star.sched").read_text())
+    _, out, _ = said("a\n\x1b.sched", "star.sched::star", "--ranks", "4")
+    assert out.startswith("A  a\u240a\u241b.sched::star  ranks 4\nB  star.sched::star  ranks 4\n\n")
+
+
 @pytest.mark.parametrize(("same", "status"), [("state", 0), ("bits", 0), ("operations", 1)])
 def test_how_much_must_be_the_same(said, same, status):
     assert said("chain.sched", "star.sched", "--ranks", "4", "--same", same)[0] == status
