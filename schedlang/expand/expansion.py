@@ -223,7 +223,9 @@ def _used_streams(run: Statements, filled: dict[str, Any]) -> tuple[str, ...]:
     names = list(run.streams)
     rows = len(filled["stream"])
     used = np.zeros(len(names) + 1, np.bool_)
-    for column in ("stream", "chan"):
+    one = filled["chan"] is filled["stream"]
+    columns = ("stream",) if one else ("stream", "chan")
+    for column in columns:
         cells = filled[column]
         for start in range(0, min(rows, 1) if cells.strides == (0,) else rows, BLOCK):
             block = cells[start : start + BLOCK]
@@ -234,7 +236,9 @@ def _used_streams(run: Statements, filled: dict[str, Any]) -> tuple[str, ...]:
         return tuple(names) if rows else ()
     new = np.full(len(names) + 1, NONE, np.int32)
     new[:-1][used] = np.arange(int(used.sum()), dtype=np.int32)
-    for column in ("stream", "chan"):
+    for column in columns:
         cells = filled[column]
         filled[column] = constant(int(new[cells[0]]), rows) if cells.strides == (0,) else new[cells]
+    if one:
+        filled["chan"] = filled["stream"]
     return tuple(n for n, u in zip(names, used.tolist(), strict=True) if u)

@@ -49,6 +49,9 @@ class Inlined:
         first = int(value.flat[0])
         return first if (value == first).all() else None
 
+    def on_own_stream(self) -> bool:
+        return False        # may be, but it is not looked for
+
     def write(self, out: Mapping[str, Array]) -> None:
         n, width = self.frame.n, self.width
         at = positions(self.starts)

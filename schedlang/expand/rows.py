@@ -66,6 +66,9 @@ class Leaf(Protocol):
     def uniform(self, column: str) -> int | None:
         """The one value of a column, None where it has several."""
 
+    def on_own_stream(self) -> bool:
+        """Whether ``chan`` is known to be ``stream`` in all rows."""
+
     def write(self, out: Mapping[str, Array]) -> None:
         """Writes the rows into the columns given."""
 
@@ -107,6 +110,9 @@ class Rows:
             return None
         first = values[0]
         return first if isinstance(first, int) and all(isinstance(v, int) and v == first for v in values) else None
+
+    def on_own_stream(self) -> bool:
+        return all("chan" in row and row["chan"] is row["stream"] for row in self.rows)
 
     def write(self, out: Mapping[str, Array]) -> None:
         n = self.frame.n
@@ -276,8 +282,9 @@ def columns(root: Block, ranks: int, streams: int) -> dict[str, Array]:
     parts = [leaf for leaf in leaves(root) if leaf.frame.n]
     out: dict[str, Array] = {}
     held: dict[str, Array] = {}
+    own_streams = all(leaf.on_own_stream() for leaf in parts)
     for column in COLUMNS:
-        if column in ("step", "number"):
+        if column in ("step", "number") or (column == "chan" and own_streams):
             continue
         seen = {leaf.uniform(column) for leaf in parts}
         if len(seen) <= 1 and None not in seen:
@@ -292,6 +299,8 @@ def columns(root: Block, ranks: int, streams: int) -> dict[str, Array]:
         for j in leaf.begins():
             _put(begins, leaf.starts, j, True)
         leaf.write(held)
+    if own_streams:
+        out["chan"] = out["stream"]
     number = np.cumsum(begins, dtype=np.int32)
     number -= 1
     out["number"] = number

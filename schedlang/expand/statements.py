@@ -140,7 +140,8 @@ class Statements:
         stream, chan = frame.lookup(STREAM), frame.lookup(CHAN)
         assert isinstance(stream, (int, Col)) and isinstance(chan, (int, Col))
         if isinstance(chan, int):
-            return cell(stream), cell(stream) if chan == NONE else chan
+            here = cell(stream)
+            return here, here if chan == NONE else chan
         return cell(stream), np.where(chan.data == NONE, cell(stream), chan.data)
 
     # ---- checked parts of statements -------------------------------------------------------------------------------

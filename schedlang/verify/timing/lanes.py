@@ -61,8 +61,18 @@ class Lanes:
         return np.bincount(self.rank[self.used], minlength=ranks)
 
 
+def fused_sends(table: OpTable) -> Array:
+    """The rows that are fused sends."""
+    if int(table.of.max(initial=NONE)) == NONE:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(table.of != NONE)
+
+
 def records(table: OpTable) -> tuple[Array, Array]:
     """The wait rows of a table and, for each, the row that records its event (NONE where nothing does)."""
+    if int(table.op.max(initial=0)) < Op.RECORD:
+        none = np.zeros(0, np.int64)
+        return none, none
     waits = np.flatnonzero(table.op == Op.WAIT)
     made = np.flatnonzero(table.op == Op.RECORD)
     if not len(waits):

@@ -11,7 +11,7 @@ from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify.sends import DEFAULT, Sends
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
-from schedlang.verify.timing.lanes import records
+from schedlang.verify.timing.lanes import fused_sends, records
 
 __all__ = ["DEFAULT", "Order", "Sends", "order"]
 
@@ -107,7 +107,7 @@ def _numbers_hold(table: OpTable, matching: Matching) -> bool:
     waits, made = records(table)
     if len(waits) and ((made == NONE).any() or (number[made] >= number[waits]).any()):
         return False
-    fused = np.flatnonzero(table.of != NONE)
+    fused = fused_sends(table)
     if not len(fused):
         return True
     feeding, partner = table.of[fused], matching.partner
@@ -123,7 +123,7 @@ def _from_numbers(table: OpTable, matching: Matching, sends: Sends) -> Order:
     number = table.number
     assert number is not None
     levels = int(number.max()) + 1
-    fused = np.flatnonzero(table.of != NONE)
+    fused = fused_sends(table)
     if not len(fused):
         return Order(number, number, number, levels, True, True, True, sends, table, matching)
     came = matching.partner[table.of[fused]]  # the send of the message that a fused send passes on

@@ -10,7 +10,7 @@ from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
-from schedlang.verify.timing.lanes import records
+from schedlang.verify.timing.lanes import fused_sends, records
 from schedlang.verify.timing.order import Order
 
 
@@ -24,7 +24,7 @@ def critical_path(table: OpTable, matching: Matching, order: Order) -> int | Non
     """
     if not len(table):
         return 0
-    if order.numbered and not (table.of != NONE).any():
+    if order.numbered and not len(fused_sends(table)):
         longest = _busy(table, matching, order)
         return longest if longest is not None else _by_number(table, matching, order)
     graph = build(table, matching, None) if order.sends.depth is not None else order.graph

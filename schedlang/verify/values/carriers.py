@@ -60,7 +60,7 @@ def carriers(table: OpTable, matching: Matching, order: Order, places: Locations
     op, of = table.op, table.of
     sender, receiver = _rows(table, matching)
     sending, receiving = spaced(sender), spaced(receiver)
-    fused = of[sending] != NONE if np.any(of != NONE) else None
+    fused = of[sending] != NONE if len(of) and int(of.max()) != NONE else None
     kind = op[receiving]
     summed = (kind == Op.REDUCE_RECV) | (kind == Op.REDUCE)
 
