@@ -41,15 +41,18 @@ def _in_place(c: Carriers, lengths: Array) -> bool:
 
 
 class _Held:
-    """The length of a value; where different ones are combined, the longer."""
+    """The length of a value; where different ones are combined, the longer. ``of``: of each initial value, in the order
+    of the conditions."""
 
     width = 1
 
-    def __init__(self, of: Array) -> None:
-        self.of = of
+    def __init__(self, conditions: Conditions, of: Array) -> None:
+        self.of = np.zeros(conditions.contributions, np.uint64)
+        self.of[conditions.initial] = of
 
     def initial(self, contributions: Array) -> Array:
-        return self.of.astype(np.uint64)[:, None]
+        lengths: Array = self.of[contributions]
+        return lengths[:, None]
 
     def combine(self, into: Array, other: Array) -> None:
         np.minimum(into, other, out=into)
@@ -59,7 +62,7 @@ class _Lengths(Walk):
     """A walk that knows the length of every value, and collects (carrier, location) where it does not fit."""
 
     def __init__(self, program: Program, conditions: Conditions, lengths: Array) -> None:
-        super().__init__(program, [_Held(lengths[conditions.initial_at])], conditions)
+        super().__init__(program, [_Held(conditions, lengths[conditions.initial_at])], conditions)
         self.lengths, self.unordered = lengths, conditions.unordered
         self.shorter: list[tuple[Array, Array]] = []
         self.unequal: list[tuple[Array, Array]] = []
@@ -82,7 +85,8 @@ class _Elements(Walk):
 
     def __init__(self, program: Program, conditions: Conditions, counts: Array) -> None:
         rank, part = conditions.initial % conditions.ranks, conditions.initial // conditions.ranks
-        super().__init__(program, [_Held(counts[rank, part] if counts.ndim == 2 else counts[part])], conditions)
+        own = counts[rank, part] if counts.ndim == 2 else counts[part]
+        super().__init__(program, [_Held(conditions, own)], conditions)
         self.sent = np.zeros(len(program.carriers), np.int64)
 
     def leaving(self, who: Array, values: Array) -> None:

@@ -55,15 +55,16 @@ def test_numbers_that_differ_within_a_step_prove_nothing():
     assert verify(table.with_columns(number=number)).ok
 
 
-@pytest.mark.parametrize("change", [lambda n: 3 * n, lambda n: n + 2], ids=["with gaps", "that begin late"])
+@pytest.mark.parametrize("change", [lambda n: n, lambda n: 3 * n, lambda n: n + 2], ids=["plain", "gaps", "late"])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_rounds_by_numbers(change, shuffled):
-    """Numbers need not be without gaps, nor rows in their order."""
+@pytest.mark.parametrize("crossed", [False, True])
+def test_rounds_by_numbers(change, shuffled, crossed):
+    """Numbers need not be without gaps, nor rows in their order, nor need streams keep to connections of their own."""
     table = ring(4, channels=2)
     if shuffled:        # both ends of a transfer stay together, so rows of a step keep their order on a connection
         by = np.argsort(-(np.arange(len(table)) // 2), kind="stable")
         table = table.with_columns(**{c: v[by] for c, v in table.take(np.arange(len(table))).items()})
-    table = table.with_columns(number=change(table.number))
+    table = table.with_columns(number=change(table.number), chan=1 - table.stream if crossed else table.chan)
     matched = match(table)
     found = order(table, matched)
     assert matched.numbered and found.numbered
@@ -153,6 +154,28 @@ def test_many_statements_that_go_wrong_are_told_up_to_a_limit():
 def test_a_tree_with_a_part_that_occurs_twice_is_written_out():
     pair = (1, 2)
     assert agreement.written((pair, pair), SimpleNamespace(ranks=4)) == "the ranks' (1 + 2) + (1 + 2)"
+
+
+STAGED = """schedule staged(ranks, k, first=0):
+    collective broadcast(0)
+    chunks k
+    buffer tmp[k]
+    copy data[0:k - first] into tmp[first:k] on 0
+    send tmp[first:k] from 0 to 1 into data[0:k - first]
+    send data[k - first:k] from 0 to 1
+    copy data[0] into data[k - 1] on 1 if first > 0
+    send data[k - 1] from 0 to 1 if first > 0
+"""
+
+
+def test_lengths_of_many_initial_values():
+    """More than are looked at together; through scratch they keep their lengths, but the first may not fit the last."""
+    def said(first):
+        table, findings = expand(load_text(STAGED), "staged", ranks=2, params={"k": 70_000, "first": first})
+        assert table is not None, findings
+        return [d.code for d in verify(table).diagnostics if d.code in ("SL602", "SL501", "SL503")]
+
+    assert said(0) == [] and said(3) == ["SL602"]
 
 
 TWO_CHAINS = """schedule two_chains(ranks, first):
