@@ -651,8 +651,8 @@ _REMARKS = (
         result is then infinite, an integer wraps round. The message gives the largest input that cannot overflow
         whatever the others are, exactly, and what the next larger one gives.
 
-        It is a warning where inputs of less than 256 can overflow; else a note, or, in dtypes that go beyond a billion,
-        a line of the verdict only.
+        The warning is given where inputs of less than 256 can overflow. What inputs are safe stands below the verdict
+        in any case. Of several sizes, both tell of the one with the most ranks.
         """,
         """
         Scale the inputs down first (`avg` divides at the end only), or choose a dtype with more range: bfloat16 has

@@ -10,6 +10,9 @@ from schedlang.diagnostics import Diagnostic, Severity
 
 Status = Literal["ok", "faulty", "skipped", "unusable"]
 
+_GROWING = ("SL613", "SL614")
+"""What weighs the more the more ranks add up, and is found once a case, wherever the example of it stands."""
+
 
 class Proof(Protocol):
     """One property: ``state`` is proved, failed or not judged, ``detail`` how, or why not."""
@@ -76,19 +79,36 @@ class Report:
         unusable ones."""
         kinds: dict[tuple[str, ...], list[Case]] = {}
         for status in ("faulty", "unusable"):
-            for case in sorted(self.with_status(status), key=lambda case: case.values.get("ranks", 0)):
+            for case in sorted(self.with_status(status), key=_ranks):
                 kinds.setdefault((status, *case.codes), []).append(case)
         return [Failure(tuple(cases)) for cases in kinds.values()]
 
     @property
     def remarks(self) -> list[tuple[Case, Diagnostic]]:
-        """What was found in the clean cases, each place once, with the first case that has it."""
+        """What was found in the clean cases, each place once, with the first case that has it; what a dtype does to
+        the results once, with the largest."""
         seen: dict[tuple[Any, ...], tuple[Case, Diagnostic]] = {}
         for case in self.with_status("ok"):
             for d in case.diagnostics:
                 at = d.location
-                seen.setdefault((d.code, at and (at.file, at.line, at.column)), (case, d))
+                if d.code in _GROWING:
+                    key: tuple[Any, ...] = (d.code,)
+                    if key in seen and _ranks(case) >= _ranks(seen[key][0]):
+                        del seen[key]
+                else:
+                    key = d.code, at and (at.file, at.line, at.column)
+                seen.setdefault(key, (case, d))
         return list(seen.values())
+
+    @property
+    def largest(self) -> Case | None:
+        """The clean case whose facts stand for the others: of those with the most ranks the last one. None: no case is
+        clean."""
+        return max(reversed(self.with_status("ok")), key=_ranks, default=None)
+
+
+def _ranks(case: Case) -> int:
+    return int(case.values.get("ranks", 0))
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
     if report.unused_op is not None:
         yield f"    nothing is reduced, so --op {report.unused_op} changes nothing here"
     yield from (f"    {line}" for line in _skipped(skipped, report.cases))
-    if full and proved and not failures:
-        largest = max(proved, key=lambda case: case.values.get("ranks", 0))
+    largest = report.largest
+    if full and largest is not None and not failures:
         if len(proved) > 1:
             yield f"    with {values_text([largest.values])}:"
         yield from (f"    {line}" for line in facts_text(largest.facts))
@@ -161,6 +161,8 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
         safe = f"inputs up to {number(facts['largest_input'])} cannot overflow"
         safe = safe if facts["largest_input"] else "all inputs but 0 can overflow"
         yield f"in {facts['dtype']}{held}: {safe}{ones}{right}"
+    elif "dtype" in facts:
+        yield f"in {facts['dtype']}: nothing is added up, so nothing overflows or is rounded"
     if facts.get("exact") is False:
         yield f"checked with random fingerprints: a wrong result passes with a probability below {facts['doubt']}"
 

@@ -107,6 +107,8 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
     report.facts |= _costs(table, matched, found)
     if table.collective.name == "barrier":
         report.judge("barrier", barrier.check(table, found), depth_words(sends.depth))
+        if report.arithmetic is not None:
+            report.facts["dtype"] = report.arithmetic.dtype.name        # and no more to say: it adds nothing
         return report.verdict("a barrier's tokens hold nothing")
     if not settled:
         return report.verdict("values depend on timing")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic, Note, note, warning
+from schedlang.diagnostics import Diagnostic, Note, warning
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify.arithmetic import COMBINED, Arithmetic
@@ -16,20 +16,17 @@ from schedlang.verify.values.shapes import Shapes
 from schedlang.verify.values.walk import Program, Walk
 
 ORDINARY = 256
-"""That inputs of at most this size can overflow is a warning."""
-
-WIDE = 1e9
-"""Of dtypes that go further, what inputs are safe is a fact of the verdict only."""
+"""That inputs below this size can overflow is a finding; else what inputs are safe is a fact of the verdict only."""
 
 
 class Precision:
-    """What a table that is proved right does in a dtype. Nothing is said of schedules that combine nothing, or whose
-    operator neither grows nor rounds."""
+    """What a table that is proved right does in a dtype. Of schedules that combine nothing, or whose operator neither
+    grows nor rounds, there is nothing to say but that."""
 
     def __init__(self, table: OpTable, program: Program, conditions: Conditions, arithmetic: Arithmetic) -> None:
         self.table, self.program, self.conditions, self.arithmetic = table, program, conditions, arithmetic
         self.op = table.collective.op or ""
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {"dtype": arithmetic.dtype.name}
         self.diagnostics: list[Diagnostic] = []
         if self.op not in COMBINED or not len(conditions.results):
             return
@@ -50,12 +47,11 @@ class Precision:
     def _overflow(self) -> Iterator[Diagnostic]:
         arithmetic, dtype = self.arithmetic, self.arithmetic.dtype
         largest = arithmetic.largest(self.shapes, self.which, self.op)
-        self.facts |= {"dtype": dtype.name, "largest_input": _plain(largest)}
+        self.facts["largest_input"] = _plain(largest)
         if arithmetic.held != dtype:
             self.facts["accumulate"] = arithmetic.held.name
         more = arithmetic.next_larger(largest)
-        small = float(largest) < ORDINARY
-        if more is None or (dtype.largest > WIDE and not small):
+        if more is None or float(largest) >= ORDINARY:
             return
         given = np.array([more], dtype.numpy)
         found = arithmetic.results(self.shapes, self.which, given, self.op)[:, 0]
@@ -68,7 +64,7 @@ class Precision:
         held = "" if arithmetic.held == dtype else f", held in {arithmetic.held.name} meanwhile"
         least = f"inputs of {text(more)} and more" if float(largest) > 0 or dtype.kind == "f" else "all inputs but 0"
         bound = f"with inputs up to {text(largest)} it cannot" if float(largest) > 0 else "only 0 is safe"
-        yield at_row((warning if small else note)(
+        yield at_row(warning(
             "SL613", f"{kind} of {terms[at]:,} contributions overflows {dtype.name}{held} with {least}: {text(more)} "
             f"on every rank gives {text(found[at])} in {place}; {bound}",
             count=int(self.count[over].sum()), help=self._more_range(), dtype=dtype.name,

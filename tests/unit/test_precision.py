@@ -14,6 +14,7 @@ from schedlang.diagnostics import SchedError, Severity
 from schedlang.expand import expand, load_text
 from schedlang.interpret import interpret
 from schedlang.ir.table import OpTable
+from schedlang.render.verdict import facts_text
 from schedlang.running.dtypes import DTYPES
 from schedlang.verify import matching, verify
 from schedlang.verify.arithmetic import Arithmetic
@@ -142,10 +143,8 @@ def test_float16_over_1024_ranks():
 def test_integers_that_a_float_holds_are_told_exactly():
     """Not 32,750 and 32,770, as float16 writes them for short."""
     verdict = verify(chain(2), dtype="float16")
-    (found,) = (d for d in verdict.diagnostics if d.code == "SL613")
-    assert "overflows float16 with inputs of 32,768 and more" in found.message
-    assert "32,768 on every rank gives inf" in found.message and "with inputs up to 32,752 it cannot" in found.message
-    assert verdict.facts["largest_input"] == 32752
+    assert verdict.facts["largest_input"] == 32752 and verdict.diagnostics == verify(chain(2)).diagnostics
+    assert "in float16: inputs up to 32,752 cannot overflow; ones give 2" in facts_text(verdict.facts)
 
 
 def test_a_ring_of_ones_over_1024_ranks_stalls_in_bfloat16_at_256():
@@ -173,8 +172,8 @@ def test_float16_stalls_at_2048_in_a_chain(ranks, stalls):
 
 
 @pytest.mark.parametrize(("dtype", "ranks", "severity"), [
-    ("float16", 8, Severity.NOTE), ("float16", 255, Severity.NOTE), ("float16", 256, Severity.WARNING),
-    ("int8", 2, Severity.WARNING), ("int16", 100, Severity.NOTE), ("float32", 100, None), ("int32", 100, None),
+    ("float16", 8, None), ("float16", 255, None), ("float16", 256, Severity.WARNING),
+    ("int8", 2, Severity.WARNING), ("int16", 100, None), ("float32", 100, None), ("int32", 100, None),
     ("bfloat16", 100, None), ("float64", 3, None)])
 def test_what_is_said_of_the_range(dtype, ranks, severity):
     verdict = verify(chain(ranks), dtype=dtype)
@@ -188,15 +187,24 @@ def test_integers_that_overflow_with_ones():
 
 
 @pytest.mark.parametrize("op", ["min", "max", "band"])
-def test_nothing_is_said_of_operators_that_neither_grow_nor_round(op):
+def test_operators_that_neither_grow_nor_round_are_called_that(op):
     schedule = schedlang.Schedule(chain(4)).with_op(op)
     verdict = schedule.verify(dtype="float16" if op != "band" else "int8")
-    assert "dtype" not in verdict.facts and verdict.diagnostics == schedule.verify().diagnostics
+    assert verdict.diagnostics == schedule.verify().diagnostics and nothing_added(verdict)
 
 
-def test_nothing_is_said_of_what_is_not_right_or_adds_nothing():
-    allgather = schedlang.load(EXAMPLES / "allgather/ring.sched", ranks=4)
-    assert "dtype" not in allgather.verify(dtype="float16").facts
+def nothing_added(verdict):
+    (said,) = (line for line in facts_text(verdict.facts) if line.startswith("in "))
+    return said == f"in {verdict.facts['dtype']}: nothing is added up, so nothing overflows or is rounded"
+
+
+@pytest.mark.parametrize("file", ["allgather/ring", "broadcast/binomial", "barrier/dissemination"])
+def test_what_adds_nothing_is_called_that(file):
+    verdict = schedlang.load(EXAMPLES / f"{file}.sched", ranks=4).verify(dtype="int8")
+    assert nothing_added(verdict) and verdict.ok
+
+
+def test_nothing_is_said_of_what_is_not_right():
     wrong = expand(load_text(CHAIN.replace("0..ranks - 1:\n        reduce", "1..ranks - 1:\n        reduce")), "chain",
                    ranks=4)[0]
     verdict = verify(wrong, dtype="float16")
@@ -205,7 +213,8 @@ def test_nothing_is_said_of_what_is_not_right_or_adds_nothing():
 
 def test_one_rank_adds_nothing():
     verdict = verify(chain(1), dtype="float16")
-    assert verdict.ok and not [d for d in verdict.diagnostics if d.code in ("SL613", "SL614")]
+    assert verdict.ok and nothing_added(verdict)
+    assert not [d for d in verdict.diagnostics if d.code in ("SL613", "SL614")]
 
 
 @pytest.mark.parametrize(("dtype", "accumulate", "words"), [
@@ -230,3 +239,18 @@ def test_on_the_command_line(tmp_path, capsys):
     for wrong in (["--dtype", "float8"], ["--accumulate", "float32"], ["--dtype", "int8", "--accumulate", "float32"]):
         assert main(["verify", str(path), *wrong]) == 2
         assert "error[SL80" in capsys.readouterr().err
+
+
+def test_of_several_sizes_the_largest_tells(tmp_path, capsys):
+    """Finding and facts are of one case, wherever the examples of the others stand."""
+    path = tmp_path / "ring.sched"
+    path.write_text((EXAMPLES / "allreduce/ring.sched").read_text())
+    assert main(["verify", str(path), "--ranks", "2..8", "-p", "channels=1", "--dtype", "int8"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("warning[SL613]") == 1 and "a sum of 7 contributions overflows int8 with inputs of 19" in said
+    assert "    with ranks 7, channels 1:\n" in said and "in int8: inputs up to 18 cannot overflow" in said
+    chain_path = tmp_path / "chain.sched"
+    chain_path.write_text(CHAIN)
+    assert main(["verify", str(chain_path), "--ranks", "200,300,250", "--dtype", "float16", "--format", "github"]) == 0
+    (found,) = (line for line in capsys.readouterr().out.splitlines() if "SL613" in line)
+    assert "a sum of 300 contributions" in found and "in chain with ranks 300" in found
