@@ -84,6 +84,8 @@ class Output:
             return ""
         more = f"; {self.unread} file{'s' * (self.unread > 1)} could not be used" if self.unread else ""
         total = f"{right} of {judged} schedules are right{more}\n" if judged + self.unread > 1 else ""
+        if not any(case.proofs for report in self.reports for case in report.cases):
+            return total        # nothing came as far as being judged
         return f"{total}{_MODELS.get(self.sends, f'All judged with --sends {self.sends}.')}\n"
 
     def _write(self, text: str) -> None:

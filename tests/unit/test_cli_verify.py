@@ -94,7 +94,7 @@ def test_the_verify_line_says_what_is_tried_and_a_requirement_skips(call):
     assert status == 0 and err == ""
     assert "ok  good.sched::good  ranks 1, 2, 4, k 1, 2 (6 cases)\n" in out
     assert "    skipped ranks 3, k 1, 2: not for three\n" in out
-    assert "with ranks 4, k 1:" in out and "Deadlock is judged without buffering" in out
+    assert "with ranks 4, k 2:" in out and "Deadlock is judged without buffering" in out
 
 
 def test_given_values_replace_the_verify_line(call):
@@ -301,6 +301,17 @@ def test_the_model_of_sends_is_chosen_and_named(call):
     assert status == 1 and "error[SL305]" in out
     status, out, _ = call("verify", "shift.sched", "--ranks", "4", "--sends", "buffered=1")
     assert status == 0 and "All judged with --sends buffered=1." in out
+    status, out, _ = call("verify", "shift.sched", "shift.sched::shift", "--ranks", "0")
+    assert status == 2 and "judged" not in out
+
+
+def test_where_nothing_was_judged_no_model_is_named(call):
+    write("good.sched", GOOD)
+    for text, ranks, wanted in ((GOOD.replace("chunks k", "chunks 0"), "2", 2), (GOOD, "3", 2),
+                                (GOOD.replace("from 0 to r", "from 0 to 0"), "2", 1)):
+        status, out, _ = call("verify", write("none.sched", text), "--ranks", ranks)
+        assert status == wanted and "judged" not in out, out
+        assert "Deadlock is judged" in call("verify", "none.sched", "good.sched", "--ranks", f"{ranks},4")[1]
 
 
 def test_operator_and_limit(call):
