@@ -191,7 +191,8 @@ _NAMES = (
             require is_pow2(ranks), "needs a power of two"
 
         Where several sizes are verified, sizes that the schedule does not support are skipped; it is an error when no
-        size is left, or when the one size asked for fails.
+        size is left, or when the one size asked for fails. Where the root of a collective is a parameter, as in
+        `collective broadcast(root)`, its value has to be a rank without a `require` that says so.
         """,
         """
         Choose values that fulfil the requirement, or another schedule.

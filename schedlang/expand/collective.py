@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from schedlang.diagnostics import Note
 from schedlang.expand.frame import fail
 from schedlang.expand.program import did_you_mean
 from schedlang.expand.values import Array, Interval, Items, Value, as_items, longest, plain
@@ -66,7 +67,7 @@ def combines(schedule: t.Schedule) -> bool:
 def collective(d: Declarations, s: t.CollectiveStmt) -> Collective:
     """What a `collective` statement says; its `ensure` statements and whether its counts are read come later.
 
-    Raises Fail SL205, SL206, SL222.
+    Raises Fail SL205, SL206, SL222; SL207 where the root is a parameter, and its value is no rank.
     """
     kind = d.kind
     given = _arguments(d, s, kind)
@@ -80,6 +81,10 @@ def collective(d: Declarations, s: t.CollectiveStmt) -> Collective:
         value = d.evaluate.integer(given["root"], d.root, d.module)
         assert isinstance(value, int)
         if not 0 <= value < d.ranks:
+            if isinstance(given["root"], t.Name) and given["root"].id in (p.name for p in d.schedule.params):
+                # Whoever gives the value is wrong, not the schedule.
+                raise fail("SL207", f"root {value} is not among the ranks", given["root"].span, d.root, final=True,
+                           help="choose one of them", notes=[Note(f"the ranks are 0 to {d.ranks - 1}" if d.ranks > 1 else "the only rank is 0")])
             raise fail(
                 "SL222", f"root {value} is not among the ranks 0 to {d.ranks - 1}", given["root"].span, d.root
             )

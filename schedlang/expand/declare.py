@@ -188,15 +188,20 @@ class Declarations:
         else:
             bad = None
         turn = 0 if bad is None else int(np.argmax(bad))
+        values = self._read(s.condition, frame, turn)
+        text = s.text or f"`{s.condition.span.text}` does not hold"
+        held = [Note(f"`{s.condition.span.text}` does not hold with " + ", ".join(values.values()))] if values else []
+        raise fail("SL207", text, s.span, frame, bad, notes=held, final=True, told=values)
+
+    def _read(self, e: t.Expr, frame: Frame, turn: int = 0) -> dict[str, str]:
+        """The names that an expression reads, each with its value in a turn, in words: ``k = 0``."""
         values = {}
-        for name in sorted(self.evaluate.free_names(s.condition)):
+        for name in sorted(self.evaluate.free_names(e)):
             try:
                 values[name] = f"{name} = {shown_at(frame.lookup(name), turn)}"
             except KeyError:
                 continue
-        text = s.text or f"`{s.condition.span.text}` does not hold"
-        held = [Note(f"`{s.condition.span.text}` does not hold with " + ", ".join(values.values()))] if values else []
-        raise fail("SL207", text, s.span, frame, bad, notes=held, final=True, told=values)
+        return values
 
     # ---- sizes -----------------------------------------------------------------------------------------------------
 
@@ -204,8 +209,10 @@ class Declarations:
         value = self.evaluate.integer(s.value, self.root, self.module)
         assert isinstance(value, int)
         if not 1 <= value <= LARGEST:
+            values = self._read(s.value, self.root)
             raise fail("SL205", f"`{what}` is {value}; it must be at least 1"
-                       + (f" and at most {LARGEST:,}" if value > 1 else ""), s.value.span, self.root)
+                       + (f" and at most {LARGEST:,}" if value > 1 else ""), s.value.span, self.root,
+                       notes=[Note("where " + ", ".join(values.values()))] if values else [], told=values)
         return value
 
     def _agrees(self, what: str, s: t.RanksStmt | t.ChunksStmt) -> None:

@@ -263,6 +263,15 @@ def test_what_is_skipped_does_not_contradict_what_is_right(call):
     assert "    skipped ranks 4, root 0 to 3: not for four\n" in out
 
 
+def test_a_root_that_is_no_rank_is_unusable_input_and_skipped_among_others(call):
+    write("some.sched", SOME.replace('    require root < ranks, "no such root"\n', ""))
+    for command in ("verify", "run", "show"):
+        status, out, err = call(command, "some.sched", "--ranks", "3", "-p", "root=9")
+        assert status == 2 and "root 9 is not among the ranks" in out + err and "the ranks are 0 to 2" in out + err
+    status, out, _ = call("verify", "some.sched", "--ranks", "2..6", "-p", "root=2")
+    assert status == 0 and "ranks 3, 5, root 2 (2 cases)\n    skipped ranks 2, root 2: root 2 is not among" in out
+
+
 def test_skipped_cases_are_not_counted_among_those_tried(call):
     write("some.sched", SOME.replace("r != root", "r != root and r < 2"))
     status, out, _ = call("verify", "some.sched")
