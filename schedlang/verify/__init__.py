@@ -114,6 +114,7 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
         return report.verdict("values depend on timing")
     moving = carriers(table, matched, found, before_after.locations, ill)
     alone = int(matched.lanes.per_rank(table.ranks).max()) < 2
+    del matched, found, ill     # the walk needs their room
     _values(report, moving, before_after, alone, require_agreement)
     return report.verdict("")
 

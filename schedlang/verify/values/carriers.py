@@ -130,8 +130,9 @@ def _rows(table: OpTable, matching: Matching) -> tuple[Array, Array]:
     some = bool(local.any())
     which = chosen(writes | local if some else writes)
     partner = matching.partner[which]
-    receiver = np.arange(len(op), dtype=np.int32 if len(op) < 1 << 31 else np.int64)[which]
-    sender = np.where(partner == NONE, receiver, partner) if some else partner
+    rows = np.arange(which.start, which.stop, which.step) if isinstance(which, slice) else which
+    receiver = rows.astype(np.int32 if len(op) < 1 << 31 else np.int64, copy=False)
+    sender = np.where(partner == NONE, receiver, partner) if some else partner.copy()   # not a view of the matching
     return sender, receiver
 
 
