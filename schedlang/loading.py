@@ -81,7 +81,7 @@ def _unasked(choice: Choice) -> list[Diagnostic]:
     if choice.listed:
         values = ", ".join(f"{key} = {shown(value)}" for key, value in choice.listed.items())
         found.append(note("SL606", f"not given, so taken from the `verify` line: {values}",
-                          help="-p NAME=VALUE gives others"))
+                          help="-p NAME=VALUE gives others", values=dict(choice.listed)))
     return found + [note("SL606", f"`{key}` was not given: an uneven one with zeros is made up",
                          help=f"-p {key}=@FILE gives it") for key in choice.made_up]
 

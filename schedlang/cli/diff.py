@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,7 @@ from schedlang.cli.common import (
     value_options,
 )
 from schedlang.cli.common import parameters as value_lists
-from schedlang.diagnostics import SchedError, Severity
+from schedlang.diagnostics import Diagnostic, SchedError, Severity
 from schedlang.loading import is_table, load_table, parameters_of, read_table, split_name
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
         single(value_lists(texts, option), option) for texts, option in ((only_a, "-a"), (only_b, "-b"))])
     counts: Sequence[int | None] = rank_counts(ranks) or [_of_a_table(targets, names, given)]
     found, skipped = [], []
-    said: set[str] = set()
+    said: dict[str, Diagnostic] = {}
     for count in counts:
         try:
             tables = [load_table(target, ranks=count, params=values, op=op, max_ops=max_ops, make_up_counts=True)
@@ -73,11 +74,9 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
             if len(skipped) == len(counts):
                 raise
             continue
-        for remark in (d for _, remarks in tables for d in remarks):
-            if str(remark) not in said:
-                said.add(str(remark))
-                show([remark], err=True)
+        said.update((str(d), d) for _, remarks in tables for d in remarks)
         found.append(diff(tables[0][0], tables[1][0]))
+    show(_together(said.values()), err=True)
     sizes = shown.Sizes(a, b, found, skipped)
     if style_name == "json":
         click.echo(json.dumps(shown.document(sizes, same)), nl=False)
@@ -112,6 +111,19 @@ def _of_a_table(targets: tuple[str, str], names: Sequence[Sequence[str]],
         if key in names[other]:
             given[other].setdefault(key, value)
     return table.ranks
+
+
+def _together(remarks: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Remarks on several sizes: those on chosen values as one, where they chose the same parameters."""
+    from schedlang.render.verdict import values_text
+
+    kept: dict[object, list[Diagnostic]] = {}
+    for d in remarks:
+        values = d.witness.get("values")
+        kept.setdefault(str(d) if values is None else tuple(values), []).append(d)
+    return [each[0] if len(each) == 1 else replace(
+        each[0], message="not given, so taken from the `verify` line for each number of ranks: "
+        + values_text([d.witness["values"] for d in each])) for each in kept.values()]
 
 
 def _excluded(failure: SchedError) -> bool:

@@ -129,13 +129,16 @@ def _verdict(sizes: Sizes, style: Style) -> Iterator[str]:
 
 
 def _faults(d: Difference, style: Style, width: int) -> Iterator[str]:
-    """What is wrong with either side."""
+    """What is wrong with either side; once, where it is the same."""
+    sides: dict[str, list[str]] = {}
     for name, side in (("A", d.a), ("B", d.b)):
         errors = [x for x in side.diagnostics if x.severity is Severity.ERROR]
         if errors:
-            yield ""
-            yield f"{name} is {style('error', 'FAULTY')}:"
-            yield render(errors, color=style.color, width=width).rstrip("\n")
+            sides.setdefault(render(errors, color=style.color, width=width).rstrip("\n"), []).append(name)
+    for text, names in sides.items():
+        yield ""
+        yield f"{' as well as '.join(names)} is {style('error', 'FAULTY')}:"
+        yield text
 
 
 def _costs(d: Difference, style: Style) -> Iterator[str]:

@@ -383,6 +383,16 @@ def test_sizes_that_no_values_make_are_left_out(said, tmp_path):
     assert (status, out) == (2, "") and "no values of `pairs` make a world of 5 ranks" in err
 
 
+def test_values_that_were_chosen_are_told_once(said, tmp_path):
+    (tmp_path / "two.sched").write_text(
+        "schedule two(n, m):\n    ranks n * m\n    collective broadcast(0)\n    verify n in 1..5, m in 1..5\n\n"
+        "    for r in 1..ranks:\n        send data[0] from 0 to r\n")
+    status, _, err = said("two.sched", "star.sched", "--ranks", "2..9")
+    assert status == 0 and err.count("SL606") == 1
+    assert "taken from the `verify` line for each number of ranks: n 1, 2, m 2 to 4\n" in err
+    assert "taken from the `verify` line: n = 2, m = 3\n" in said("two.sched", "star.sched", "--ranks", "6")[2]
+
+
 def test_a_schedule_and_its_table(said, tmp_path):
     (tmp_path / "t.json").write_text(dumps(schedlang.load("chain.sched", ranks=5, k=3).table))
     for pair in (("chain.sched", "t.json"), ("t.json", "chain.sched"), ("t.json", "t.json")):
@@ -403,6 +413,10 @@ schedule stuck(ranks):
     assert "not comparable: B has no settled result\n" in out and "error[SL302]" in out and "rounds" not in out
     status, out, _ = said("short.sched", "short.sched", "--ranks", "6")
     assert status == 1 and "the same operations; but A as well as B is wrong\n" in out
+    assert "\nA as well as B is FAULTY:\n" in out and out.count("error[SL504]") == 1
+    (tmp_path / "other.sched").write_text((tmp_path / "short.sched").read_text().replace("short", "other"))
+    out = said("short.sched", "other.sched", "--ranks", "6")[1]
+    assert "\nA is FAULTY:\n" in out and "\nB is FAULTY:\n" in out and out.count("error[SL504]") == 2
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
