@@ -99,8 +99,8 @@ def _text(table: OpTable, walked: Walk | None, rank: int, wanted: range | None, 
 
 
 def _faults(table: OpTable, style: Style, columns: int, *, drawn: bool) -> Iterator[str]:
-    """A sentence, in lines of at most ``columns``, that says what is wrong with a schedule: a picture shows one order of what happens, in which a race or a
-    deadlock need not show."""
+    """A sentence, in lines of at most ``columns``, that says what is wrong with a schedule: a picture shows one order
+    of what happens, in which a race or a deadlock need not show."""
     from textwrap import wrap
 
     from schedlang.codes import CODES

@@ -83,8 +83,9 @@ def collective(d: Declarations, s: t.CollectiveStmt) -> Collective:
         if not 0 <= value < d.ranks:
             if isinstance(given["root"], t.Name) and given["root"].id in (p.name for p in d.schedule.params):
                 # Whoever gives the value is wrong, not the schedule.
+                ranks = Note(f"the ranks are 0 to {d.ranks - 1}" if d.ranks > 1 else "the only rank is 0")
                 raise fail("SL207", f"root {value} is not among the ranks", given["root"].span, d.root, final=True,
-                           help="choose one of them", notes=[Note(f"the ranks are 0 to {d.ranks - 1}" if d.ranks > 1 else "the only rank is 0")])
+                           help="choose one of them", notes=[ranks])
             raise fail(
                 "SL222", f"root {value} is not among the ranks 0 to {d.ranks - 1}", given["root"].span, d.root
             )
