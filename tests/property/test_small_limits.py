@@ -1,28 +1,45 @@
 """The ways that only large worlds take, taken by small ones: with limits of next to nothing, ``verify`` says the same
 as the interpreter."""
 
+from importlib import import_module
+
 import pytest
 
-from schedlang.expand import rows
-from schedlang.ir.legal import blocks, lanes
-from schedlang.verify import barrier, dataflow, deadlock, races
-from schedlang.verify.timing import graph, order, reach
 from tests.campaign import campaign, shipped_tables
 from tests.property.test_lane_programs import nothing_differs
 
-LIMITS = [(races, "BLOCK", 3), (races, "DENSE", 0), (races, "ENOUGH", 1), (dataflow, "STATE_LIMIT", 0),
-          (dataflow, "TRAFFIC_LIMIT", 0), (barrier, "WORDS", 1), (reach, "CELLS", 1), (deadlock, "STARTS", 1),
-          (deadlock, "WORK", 1), (rows, "DENSE", 0), (rows, "CELLS", 1), (blocks, "BLOCK", 3), (lanes, "BLOCK", 3)]
+LIMITS = {
+    "expand.rows": {"DENSE": 0, "CELLS": 1},
+    "ir.legal.blocks": {"BLOCK": 3},
+    "ir.legal.lanes": {"BLOCK": 3},
+    "verify.agreement": {"BLOCK": 5},
+    "verify.barrier": {"WORDS": 1},
+    "verify.dataflow": {"BLOCK": 5, "STATE_LIMIT": 0, "TRAFFIC_LIMIT": 0},
+    "verify.deadlock": {"STARTS": 1, "WORK": 1},
+    "verify.facts": {"BLOCK": 16},
+    "verify.lengths": {"BLOCK": 16},
+    "verify.matching": {"BLOCK": 16},
+    "verify.races": {"BLOCK": 3, "ROWS": 16, "DENSE": 0, "ENOUGH": 1},
+    "verify.steps": {"BLOCK": 16},
+    "verify.timing.reach": {"CELLS": 1},
+    "verify.timing.rounds": {"BLOCK": 16},
+    "verify.values.carriers": {"BLOCK": 16},
+    "verify.values.walk": {"BLOCK": 16},
+}
+"""Small values of the numbers above which something is done otherwise, or piece by piece, by module."""
 
-PATHS = {"NumPy": [(graph, "SMALL", 0), (graph, "THIN", 0), (order, "FEW", 0), (order, "WIDE", 0)],
-         "plain Python": [(graph, "SMALL", 1 << 30), (order, "FEW", 0), (order, "WIDE", 1 << 30)]}
+PATHS = {
+    "NumPy": {"verify.timing.graph": {"SMALL": 0, "THIN": 0}, "verify.timing.order": {"FEW": 0, "WIDE": 0}},
+    "plain Python": {"verify.timing.graph": {"SMALL": 1 << 30}, "verify.timing.order": {"FEW": 0, "WIDE": 1 << 30}},
+}
 
 
 @pytest.fixture(params=PATHS)
 def small(request, monkeypatch):
-    for module, name, value in [*LIMITS, *PATHS[request.param]]:
-        assert isinstance(getattr(module, name), int)
-        monkeypatch.setattr(module, name, value)
+    for module, limits in [*LIMITS.items(), *PATHS[request.param].items()]:
+        for name, value in limits.items():
+            assert isinstance(getattr(import_module(f"schedlang.{module}"), name), int)
+            monkeypatch.setattr(import_module(f"schedlang.{module}"), name, value)
 
 
 def test_on_programs(small):

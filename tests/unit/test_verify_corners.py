@@ -197,6 +197,14 @@ def test_ones_lost_on_the_way_are_told_though_the_last_addition_counts():
     assert found.witness["ones"] == 256 and found.notes[0].message.startswith("256 of them make as much already")
 
 
+def test_an_average_that_overflows_may_be_held_in_a_wider_dtype():
+    """Of 300 ranks: 65,504 / 300 is 218."""
+    table = build("reduce", 300, [[("reduce", "data", 0, r, 0, "data", 0)] for r in range(1, 300)], op="avg", root=0)
+    found = the(verify(table, dtype="float16"), "SL613")
+    assert 200 < found.witness["largest_input"] < 256 and "`run --accumulate float32`" in found.help
+    assert not [d for d in verify(table, dtype="float16", accumulate="float32").diagnostics if d.code == "SL613"]
+
+
 # What is useless
 
 
