@@ -1,4 +1,5 @@
-"""The shipped schedules, each with what it costs and a picture of it; beside that the page that steps through it."""
+"""The shipped schedules: which to take, from the README of the examples; and each with what it costs and a picture of
+it; beside that the page that steps through it."""
 
 from __future__ import annotations
 
@@ -41,7 +42,18 @@ def pages() -> dict[str, str]:
     for collective in COLLECTIVES:
         if collective in entries:
             lines += [f"## {collective}", "", f"{_sentence(COLLECTIVES[collective].doc)}", "", *entries[collective]]
-    return {"schedules.md": "\n".join(lines) + "\n", **made}
+    return {"schedules.md": "\n".join(lines) + "\n", "schedules-overview.md": overview(), **made}
+
+
+def overview() -> str:
+    """The tables of the README of the examples, with what its symbols mean. Their headings are none here, where the
+    collectives have theirs, and their links lead to the sections of the schedules."""
+    paragraphs = (EXAMPLES / "README.md").read_text(encoding="utf-8").strip().split("\n\n")
+    first = next(k for k, text in enumerate(paragraphs) if text.startswith("## ")) - 1      # that on symbols
+    last = max(k for k, text in enumerate(paragraphs) if text.startswith("|"))
+    text = "\n\n".join(paragraphs[first : last + 1]) + "\n"
+    text = re.sub(r"^## (.*)$", r"**\1**", text, flags=re.M)
+    return re.sub(r"\[`(\w+)`\]\([^)]*\)", r"[`\1`](#\1)", text)
 
 
 def picture_case(program: Program, name: str) -> tuple[OpTable, dict[str, Any]]:

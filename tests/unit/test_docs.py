@@ -92,9 +92,11 @@ def test_links_lead_somewhere(page):
 
 def test_the_page_on_schedules_shows_each_of_them():
     made = gallery.pages()
-    page = made.pop("schedules.md")
+    page, overview = made.pop("schedules.md"), made.pop("schedules-overview.md")
     names = [name for path in (ROOT / "examples").rglob("*.sched") for name in load_program(str(path)).names]
     assert sorted(re.findall(r"^### (\w+)$", page, re.M)) == sorted(names) and len(set(names)) == len(names)
+    assert sorted(re.findall(r"\| \[`(\w+)`\]\(#\1\)", overview)) == sorted(names)
+    assert overview.startswith("p ranks, n bytes") and not re.search(r"^#|\.sched|\.md", overview, re.M)
     assert set(made) == {f"extra/pictures/{name}.{form}" for name in names for form in ("svg", "html")}
     assert set(re.findall(r'"(pictures/[^"]+)"', page)) == {name.removeprefix("extra/") for name in made}
     for path in re.findall(r"^```\{literalinclude\} /\.\./(\S+)$", page, re.M):
