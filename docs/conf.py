@@ -27,8 +27,10 @@ html_theme = "alabaster"
 html_show_copyright = False
 html_theme_options = {
     "description": "schedules of collective communication", "fixed_sidebar": True,
-    "page_width": "1200px", "body_max_width": "920px", "code_font_size": "0.8em",       # so that a line of output fits
+    "body_max_width": "920px", "code_font_size": "0.8em",       # so that a line of output fits
+    "page_width": "860px",      # on narrower screens the navigation stands below the text; see _static/custom.css
 }
+html_static_path = ["_static"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 
