@@ -86,8 +86,6 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
         if shared is not None:
             keep &= shared[location]
         found.append((row[keep], location[keep], np.full(int(keep.sum()), write)))
-    if not found:
-        return None
     row, location, writes = (np.concatenate(column) for column in zip(*found, strict=True))
     return _adjacent(order, lanes.node, row, location, writes)
 

@@ -9,7 +9,7 @@ import pytest
 
 from schedlang.expand import expand, load_program, load_text
 from schedlang.ir.build import table_from_rows
-from schedlang.ir.table import Buffer, Collective
+from schedlang.ir.table import NONE, Buffer, Collective
 from schedlang.ops import Op
 from schedlang.verify import agreement, deadlock, verify
 from schedlang.verify.dataflow import judge
@@ -18,7 +18,7 @@ from schedlang.verify.matching import match
 from schedlang.verify.sends import Sends
 from schedlang.verify.steps import steps
 from schedlang.verify.timing import rounds, why
-from schedlang.verify.timing.lanes import Lanes
+from schedlang.verify.timing.lanes import Lanes, records
 from schedlang.verify.timing.order import order
 from schedlang.verify.values.carriers import carriers
 from schedlang.verify.values.conditions import conditions
@@ -122,6 +122,13 @@ def test_lanes_of_many_ranks_and_streams_of_which_few_are_used():
     assert lanes.stream[lanes.lane].tolist() == [17, 17, 599, 599] and len(lanes.start) == 4
     said, known = the(verify(many), "SL401"), the(verify(few), "SL401")
     assert said.message == known.message.replace("stream a", "stream s17").replace("stream b", "stream s599")
+
+
+def test_a_wait_for_what_nothing_records_is_told_so():
+    table = allreduce([dict(op="wait", rank=0, event="e", index=[0])], 2)
+    waits, made = records(table)
+    assert waits.tolist() == [0] and made.tolist() == [NONE]
+    assert the(verify(table), "SL306")
 
 
 def test_traffic_of_a_large_world_in_which_nothing_is_sent():
