@@ -19,8 +19,8 @@ MANY = int(np.iinfo(np.int32).max)
 class Block:
     """Some consecutive rows: their columns as views, and what the rules ask about them.
 
-    A column that holds one value throughout (``ir.table.constant``) has length 1 here, and so has what a rule makes of
-    such columns alone: it stands for all rows of the block.
+    A column that holds one value in all rows of the block has length 1 here, and so has what a rule makes of such columns
+    alone: it stands for them all.
 
     ``limits``: by site, how many turns it has. ``sizes``: by buffer, its chunks; the last entry serves rows without.
     """
@@ -47,12 +47,18 @@ class Block:
         for name in COLUMNS:
             if name != "number":
                 column = getattr(table, name)
-                setattr(self, name, column[:1] if column.strides == (0,) else column[start : start + BLOCK])
-        self.is_event = self.op >= Op.RECORD
-        self.is_transfer = self.op <= Op.REDUCE_RECV
-        self.has_from = (self.op >= Op.REDUCE_RECV) & (self.op <= Op.REDUCE)
+                setattr(self, name, column[:1] if column.strides == (0,) else _short(column[start : start + BLOCK]))
+        self.is_event = _short(self.op >= Op.RECORD)
+        self.is_transfer = _short(self.op <= Op.REDUCE_RECV)
+        self.has_from = _short((self.op >= Op.REDUCE_RECV) & (self.op <= Op.REDUCE))
         self.least_turns = int(limits.min(initial=MANY))
         self.sizes = np.array([*(b.chunks for b in table.buffers), np.iinfo(np.int64).max])
+
+
+def _short(cells: Array) -> Array:
+    """The first cell alone, where all are like it."""
+    first = cells[0]
+    return cells[:1] if cells[-1] == first and (cells == first).all() else cells
 
 
 def blocks(table: OpTable) -> Iterator[Block]:
