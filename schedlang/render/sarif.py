@@ -14,7 +14,7 @@ from schedlang.diagnostics import Diagnostic, Note, Severity
 from schedlang.render.json import location, plain
 from schedlang.render.listed import Listed, relative
 from schedlang.render.style import clean
-from schedlang.source import Location, Span
+from schedlang.source import Location, Source, Span
 from schedlang.version import __version__
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -150,10 +150,11 @@ def fingerprints(findings: Sequence[Listed]) -> list[str]:
     a finding without a place nothing but the code and the schedule.
     """
     earlier: Counter[tuple[str | None, ...]] = Counter()
+    texts: dict[Source, list[tuple[str, int]]] = {}
     made = []
     for finding in findings:
         d = finding.diagnostic
-        key = (d.code, finding.schedule, *_line(d))
+        key = (d.code, finding.schedule, *_line(d, texts))
         name = d.location.file if d.location is not None else finding.file
         here = (name and relative(name, os.sep), *key)      # a file may be named in several ways
         number = earlier[here]
@@ -163,12 +164,24 @@ def fingerprints(findings: Sequence[Listed]) -> list[str]:
     return made
 
 
-def _line(d: Diagnostic) -> tuple[str, ...]:
+def _line(d: Diagnostic, texts: dict[Source, list[tuple[str, int]]]) -> tuple[str, ...]:
+    """What a finding's line is known by. ``texts``: of the sources that have been seen, see :func:`_lines`."""
     at = d.location
     if not isinstance(at, Span):
         return (f"line {at.line}",) if at is not None else ()
     source, (number, column) = at.source, at.source.position(at.start)
-    text = source.line(number)
-    alike = " ".join(text.split())
-    before = sum(" ".join(source.line(n).split()) == alike for n in range(1, number))
-    return alike, str(before), str(len("".join(text[:column - 1].split())))
+    if source not in texts:
+        texts[source] = _lines(source)
+    text, before = texts[source][number - 1]
+    return text, str(before), str(len("".join(source.line(number)[:column - 1].split())))
+
+
+def _lines(source: Source) -> list[tuple[str, int]]:
+    """Each line with its blanks normalised, and how many before it read alike."""
+    seen: Counter[str] = Counter()
+    found = []
+    for line in source.text.split("\n"):
+        text = " ".join(line.split())
+        found.append((text, seen[text]))
+        seen[text] += 1
+    return found
