@@ -5,8 +5,10 @@ import pytest
 
 from schedlang.expand import rows as expand_rows
 from schedlang.ir.table import PIECE, chosen, spaced
+from schedlang.verify import races
 from schedlang.verify.matching import match
 from schedlang.verify.timing import rounds
+from schedlang.verify.timing.lanes import Lanes
 from schedlang.verify.timing.order import order
 from tests.tables import allreduce, ring
 
@@ -99,3 +101,17 @@ def chain(copied):
         number.append(4)
     table = allreduce(rows, 5, scratch=[("s", 1)])
     return table.with_columns(number=np.array(number, np.int32))
+
+
+@pytest.mark.parametrize("rows", [3, 8, 1 << 16])
+@pytest.mark.parametrize("chunk, apart", [
+    (lambda t: t.chunk, True),                                              # each stream has its own chunks
+    (lambda t: np.where(t.stream == 0, t.chunk, t.chunk - 1), False),
+    # The streams of a rank keep apart, though those of different ranks do not.
+    (lambda t: (t.rank + 5 * (t.stream + t.rank) % 10).astype(np.int32), True)])
+def test_streams_that_keep_apart(rows, chunk, apart, monkeypatch):
+    monkeypatch.setattr(races, "ROWS", rows)
+    table = ring(5, channels=2)
+    table = table.with_columns(chunk=chunk(table).astype(np.int32))
+    table = table.with_columns(from_chunk=np.where(table.from_buffer == 0, table.chunk, -1).astype(np.int32))
+    assert races._apart(table, Lanes(table)) == apart
