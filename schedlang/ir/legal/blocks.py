@@ -19,8 +19,8 @@ MANY = int(np.iinfo(np.int32).max)
 class Block:
     """Some consecutive rows: their columns as views, and what the rules ask about them.
 
-    A column that holds one value in all rows of the block has length 1 here, and so has what a rule makes of such columns
-    alone: it stands for them all.
+    A column that holds one value in all rows of the block has length 1 here, and so has what a rule makes of such
+    columns alone: it stands for them all.
 
     ``limits``: by site, how many turns it has. ``sizes``: by buffer, its chunks; the last entry serves rows without.
     """
