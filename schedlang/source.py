@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+LIBRARY = Path(__file__).parent / "library"
+"""Where the shipped schedules are: a link to the examples in a checkout, a folder of them where installed."""
+
+SHIPPED = "schedlang:"
+"""What the names of shipped schedules' files begin with: these say nothing of the machine, and can be shared."""
+
+
+def shipped_name(path: str | Path) -> str:
+    """What messages call a file in LIBRARY: ``schedlang:allreduce/ring.sched``; where one works in the checkout itself,
+    so that the examples lie in the current folder, their path from there."""
+    inside = os.path.relpath(path, LIBRARY)
+    if LIBRARY.is_symlink():
+        try:
+            near = os.path.relpath(LIBRARY.resolve() / inside)
+        except (OSError, ValueError):       # no current folder, or one on another drive
+            near = os.pardir
+        if near.split(os.sep)[0] != os.pardir:
+            return near
+    return SHIPPED + inside.replace(os.sep, "/")
+
+
+def on_disk(name: str) -> str:
+    """The path of a file by what messages call it: a shipped one's lies in LIBRARY, any other has it for its name."""
+    if name.startswith(SHIPPED):
+        path = LIBRARY / name.removeprefix(SHIPPED)
+        if path.is_file():
+            return str(path)
+    return name
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One text to read from: ``path`` is what messages show, ``text`` its content."""
+    """One text to read from: ``path`` is what messages show (see :func:`shipped_name`), ``text`` its content."""
 
     path: str
     text: str = field(repr=False)
@@ -39,7 +69,7 @@ class Source:
     @property
     def folder(self) -> Path:
         """Where the paths of this source's imports start."""
-        return Path(self.path).parent
+        return Path(on_disk(self.path)).parent
 
 
 @dataclass(frozen=True, slots=True)

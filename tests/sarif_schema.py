@@ -22,7 +22,7 @@ _MESSAGE = _object("text", text=_TEXT)                                          
 _SEGMENT = r"([A-Za-z0-9._~-]|%[0-9A-F]{2})+"
 _ARTIFACT = {"oneOf": [                                                                     # 3.4, and RFC 3986
     _object("uri uriBaseId", uri={"type": "string", "pattern": f"^{_SEGMENT}(/{_SEGMENT})*$"},
-            uriBaseId={"const": "%SRCROOT%"}),
+            uriBaseId={"enum": ["%SRCROOT%", "%SCHEDLANG%"]}),
     _object("uri", uri={"type": "string", "pattern": f"^file://(/{_SEGMENT})+$"}),
 ]}
 
@@ -65,7 +65,8 @@ _RUN = _object(                                                                 
     tool=_object("driver", driver=_object("name version semanticVersion rules", name={"const": "schedlang"},
                                           version=_TEXT, semanticVersion=_TEXT, rules=_list(_RULE, uniqueItems=True))),
     columnKind={"const": "unicodeCodePoints"},
-    originalUriBaseIds=_object("%SRCROOT%", **{"%SRCROOT%": _object("description", description=_MESSAGE)}),
+    originalUriBaseIds=_object("%SRCROOT%", "%SCHEDLANG%", **dict.fromkeys(
+        ("%SRCROOT%", "%SCHEDLANG%"), _object("description", description=_MESSAGE))),
     invocations=_list(_INVOCATION, 1, maxItems=1), results=_list(_RESULT),
     properties=_object("sends", sends=_TEXT))
 

@@ -14,14 +14,11 @@ from schedlang.diagnostics import Diagnostic, Note, SchedError, error
 from schedlang.expand.frame import Fail
 from schedlang.ir.table import OpTable
 from schedlang.ops import BUILTINS
-from schedlang.source import Source, Span
+from schedlang.source import LIBRARY, SHIPPED, Source, Span, on_disk, shipped_name
 from schedlang.syntax import tree as t
 
 MAX_IMPORTS = 100
 """How deep files may import each other."""
-
-LIBRARY = Path(__file__).parent.parent / "library"
-"""Where the shipped schedules are: a link to the examples in a checkout, a folder of them where installed."""
 
 
 def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str | None:
@@ -239,7 +236,7 @@ class Program:
     ) -> Module | None:
         path = os.path.normpath(source.folder / item.path)  # without "..": messages show it
         try:
-            imported = syntax.read(path)
+            imported = read(shipped_name(path) if source.path.startswith(SHIPPED) else path)
         except SchedError as why:
             findings.append(error("SL106", f"cannot import \"{item.path}\": {why.diagnostics[0].message}", item.span))
             return None
@@ -270,7 +267,7 @@ class Program:
         """The modules of the shipped library that define a name. A file is parsed when it is first needed."""
         modules = []
         for path in self._texts.library.get((what, name), ()):
-            source = syntax.read(str(path))
+            source = read(shipped_name(path))
             module = self._modules.get(_key(source))
             if module is None:
                 findings: list[Diagnostic] = []
@@ -294,7 +291,7 @@ def _library_index() -> dict[tuple[str, str], list[Path]]:
 
 
 def _key(source: Source) -> str:
-    return str(Path(source.path).resolve())
+    return str(Path(on_disk(source.path)).resolve())
 
 
 def _twice(what: str, span: Span, first: Span) -> Diagnostic:
@@ -305,18 +302,23 @@ def _having(names: tuple[str, ...]) -> str:
     return ": it has " + ", ".join(f"`{n}`" for n in names)
 
 
+def read(name: str) -> Source:
+    """As :func:`schedlang.syntax.read`, also of a shipped file by the name that messages give it."""
+    return replace(syntax.read(on_disk(name)), path=name)
+
+
 def load_program(path: str, texts: Texts | None = None) -> Program:
     """A file and all that it imports. ``texts``: what it shares with other programs.
 
     Raises SchedError with all errors of the texts: SL105 (the file cannot be read), SL101 to SL104, SL106, SL202.
     """
     try:
-        source = syntax.read(path)
+        source = read(path)
     except SchedError as why:
         shipped = () if os.path.lexists(path) else _library_index().get(("schedule", Path(path).stem), ())
         if not shipped:
             raise
-        raise SchedError([replace(d, help=f"the shipped schedule of that name is in {shipped[0]}")
+        raise SchedError([replace(d, help=f"the shipped schedule of that name is {shipped_name(shipped[0])}")
                           for d in why.diagnostics]) from None
     return Program(source, texts)
 

@@ -10,7 +10,7 @@ from schedlang.diagnostics import Severity
 from schedlang.render.listed import Listed, relative
 from schedlang.render.style import clean
 from schedlang.render.terminal import place, summary
-from schedlang.source import Span
+from schedlang.source import Span, on_disk
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -33,7 +33,7 @@ def _command(finding: Listed, root: str) -> str:
     file = at.file if at is not None else finding.file
     properties: dict[str, object] = {}
     if file is not None:
-        properties["file"] = relative(file, root) or os.path.abspath(file)
+        properties["file"] = relative(file, root) or os.path.abspath(on_disk(file))
     if at is not None:
         properties["line"] = at.line
     if isinstance(at, Span):

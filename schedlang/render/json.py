@@ -8,7 +8,7 @@ from typing import Any
 
 from schedlang.codes import CODES
 from schedlang.diagnostics import Diagnostic
-from schedlang.source import Location, Span
+from schedlang.source import Location, Span, on_disk
 
 
 def diagnostic(d: Diagnostic) -> dict[str, Any]:
@@ -29,10 +29,11 @@ def diagnostic(d: Diagnostic) -> dict[str, Any]:
 
 
 def location(at: Location | None) -> dict[str, Any]:
-    """A place as ``file line column end_line end_column``."""
+    """A place as ``file line column end_line end_column``. The file is one that a program can open, also where it is a
+    shipped one, which messages call by another name."""
     end = at.source.position(at.end) if isinstance(at, Span) else (None, None)
-    return {"file": at.file if at else None, "line": at.line if at else None, "column": at.column if at else None,
-            "end_line": end[0], "end_column": end[1]}
+    return {"file": on_disk(at.file) if at else None, "line": at.line if at else None,
+            "column": at.column if at else None, "end_line": end[0], "end_column": end[1]}
 
 
 def plain(value: Any) -> Any:

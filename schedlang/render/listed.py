@@ -12,7 +12,7 @@ from schedlang.diagnostics import Diagnostic
 from schedlang.render.style import clean
 from schedlang.render.verdict import values_text
 from schedlang.report import Report
-from schedlang.source import Location
+from schedlang.source import Location, on_disk
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,10 @@ def _order(one: Listed) -> tuple[str, int, int, str]:
 
 
 def relative(file: str, root: str) -> str | None:
-    """A file's path from a folder, with forward slashes and links followed; None where it lies elsewhere."""
+    """A file's path from a folder, with forward slashes and links followed; None where it lies elsewhere, as a shipped
+    one does, even of a package that is installed in that folder."""
+    if file != on_disk(file):
+        return None
     for resolved in (os.path.realpath, os.path.abspath):
         try:
             path = os.path.relpath(resolved(file), resolved(root))

@@ -14,7 +14,7 @@ from schedlang.diagnostics import Diagnostic, Note, Severity
 from schedlang.render.json import location, plain
 from schedlang.render.listed import Listed, relative
 from schedlang.render.style import clean
-from schedlang.source import Location, Source, Span
+from schedlang.source import SHIPPED, Location, Source, Span, on_disk
 from schedlang.version import __version__
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -23,6 +23,7 @@ FINGERPRINT = "schedlangFinding/v1"
 """The key of our fingerprints; another recipe will have another number."""
 
 _ROOT = "%SRCROOT%"
+_LIBRARY = "%SCHEDLANG%"
 _EXITS = ("clean", "findings", "unusable input")
 
 
@@ -49,13 +50,26 @@ def document(findings: Iterable[Listed], *, status: int, root: str, sends: str) 
             "tool": {"driver": {"name": "schedlang", "version": __version__, "semanticVersion": __version__,
                                 "rules": [_rule(code, severest[code]) for code in rules]}},
             "columnKind": "unicodeCodePoints",
-            "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the checkout."}}},
+            "originalUriBaseIds": _bases(results),
             "invocations": [invocation],
             "results": [_result(f, rules.index(f.diagnostic.code), mark, root)
                         for f, mark in zip(results, fingerprints(results), strict=True)],
             "properties": {"sends": sends},
         }],
     }
+
+
+def _bases(results: Iterable[Listed]) -> dict[str, Any]:
+    """What addresses of files are relative to. Where shipped schedules lie is nobody's business."""
+    places = [at for f in results for at in (f.at, *(note.location for note in _notes(f))) if at is not None]
+    bases = {_ROOT: "The root of the checkout."}
+    if any(_shipped(at.file) for at in places) or any(f.file and _shipped(f.file) for f in results if f.at is None):
+        bases[_LIBRARY] = "The folder of the schedules that are shipped with schedlang."
+    return {name: {"description": {"text": text}} for name, text in bases.items()}
+
+
+def _shipped(name: str) -> bool:
+    return name != on_disk(name)
 
 
 def _rule(code: str, severest: Severity) -> dict[str, Any]:
@@ -128,6 +142,7 @@ def _physical(at: Location | None, file: str | None, root: str) -> dict[str, Any
     inside = relative(name, root)
     physical: dict[str, Any] = {"artifactLocation": (
         {"uri": quote(os.fsencode(inside)), "uriBaseId": _ROOT} if inside is not None else
+        {"uri": quote(name.removeprefix(SHIPPED)), "uriBaseId": _LIBRARY} if _shipped(name) else
         {"uri": "file:///" + quote(os.fsencode(os.path.abspath(name).replace(os.sep, "/").lstrip("/")))})}
     if at is not None:
         # SARIF counts as we do: lines and columns from 1, and the end is the first column behind the region.
@@ -156,7 +171,7 @@ def fingerprints(findings: Sequence[Listed]) -> list[str]:
         d = finding.diagnostic
         key = (d.code, finding.schedule, *_line(d, texts))
         name = d.location.file if d.location is not None else finding.file
-        here = (name and relative(name, os.sep), *key)      # a file may be named in several ways
+        here = (name and (relative(name, os.sep) or name), *key)        # a file may be named in several ways
         number = earlier[here]
         earlier[here] += 1
         text = "\0".join(str(part) for part in (*key, number))

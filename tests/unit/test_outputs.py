@@ -16,7 +16,7 @@ from schedlang.diagnostics import Note, Severity, error, note, warning
 from schedlang.render import github, sarif
 from schedlang.render.listed import Listed, listed, relative
 from schedlang.report import Case, Report
-from schedlang.source import Place, Source, Span
+from schedlang.source import LIBRARY, SHIPPED, Place, Source, Span, on_disk, shipped_name
 from tests.sarif_schema import SCHEMA
 
 VALID = jsonschema.Draft202012Validator(SCHEMA)
@@ -303,12 +303,44 @@ def test_a_finding_in_a_shipped_schedule_is_shown_where_that_is_used(call, log):
     *_, here = result["relatedLocations"]
     assert here["message"]["text"] == "found here" and lines[-2].startswith("note: found here ([")
     address = here["physicalLocation"]["artifactLocation"]
-    assert "uriBaseId" not in address and address["uri"].endswith("/allreduce/ring.sched")
+    assert address == {"uri": "allreduce/ring.sched", "uriBaseId": "%SCHEDLANG%"}
+    assert "[schedlang:allreduce/ring.sched:" in lines[-2]
     assert f"]({here['id']}))" in lines[-2]
     commands = call("verify", "user.sched", "--format", "github")[1].splitlines()[:-1]
     (properties, message), = [(p, m) for _, p, m in map(parsed, commands) if p["title"].startswith("SL403")]
     assert (properties["file"], properties["line"]) == ("user.sched", "6")
-    assert re.match(r"found in /.*/allreduce/ring.sched:\d+:\d+$", message.splitlines()[1])
+    assert re.match(r"found in schedlang:allreduce/ring.sched:\d+:\d+$", message.splitlines()[1])
+
+
+def test_nothing_tells_where_shipped_schedules_lie(call):
+    """But the files of JSON, which programs open."""
+    write("user.sched", LIBRARY_USER)
+    write("right.sched", "schedule right(ranks):\n    collective allreduce(sum)\n    chunks 8\n    use double_tree()\n")
+    name, sizes = "schedlang:allreduce/double_tree.sched", ("--ranks", "4")
+    for command in (["verify", "user.sched"], ["verify", "user.sched", "--format", "sarif"],
+                    ["show", "right.sched", *sizes], ["show", "right.sched", *sizes, "--format", "svg"],
+                    ["show", "right.sched", *sizes, "--format", "html"], ["show", "user.sched", "--ranks", "3"],
+                    ["diff", "right.sched", "right.sched", *sizes], ["verify", "double_tree"],
+                    ["compile", "right.sched", *sizes, "--target", "json"]):
+        out = "".join(map(str, call(*command)))
+        assert str(LIBRARY) not in out and str(LIBRARY.resolve()) not in out, command
+        assert command[0] != "diff" or f"{name}:30  reduce data[" in out
+    files = re.findall(r'"file": "(.*)"', call("verify", "user.sched", "--format", "json")[1])
+    assert str(LIBRARY / "allreduce/ring.sched") in files and not any(SHIPPED in file for file in files)
+    write("t.json", call("compile", "right.sched", *sizes, "--target", "json")[1])
+    assert f'"file": "{name}"' in Path("t.json").read_text() and call("verify", "t.json", name, *sizes)[0] == 0
+    assert call("fmt", name)[0] == 2
+
+
+def test_names_of_shipped_schedules(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = LIBRARY / "allreduce" / "ring.sched"
+    assert shipped_name(path) == "schedlang:allreduce/ring.sched" and on_disk(shipped_name(path)) == str(path)
+    assert relative(shipped_name(path), "/") is None
+    assert on_disk("ring.sched") == "ring.sched" and on_disk("schedlang:no.sched") == "schedlang:no.sched"
+    if LIBRARY.is_symlink():
+        monkeypatch.chdir(LIBRARY.resolve().parent)     # a checkout has them as files of its own
+        assert shipped_name(path) == os.path.join("examples", "allreduce", "ring.sched")
 
 
 def test_what_is_wrong_before_there_is_a_schedule(log):
