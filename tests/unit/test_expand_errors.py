@@ -240,7 +240,7 @@ DECLARATIONS = [
     ("SL205", "schedule s(ranks):\n    collective alltoallv(«[1, 2, 3, 4]»)\n", "4 lists"),
     ("SL205", "schedule s(ranks):\n    collective allgatherv(«[1, 2, -3, 4]»)\n", "-3"),
     ("SL205", "schedule s(ranks):\n    collective allreduce(sum)\n    chunks «0»\n", "0"),
-    ("SL205", "schedule s(ranks, k=0, b=3):\n    collective allreduce(sum)\n    chunks «b * k»\n", "where b = 3, k = 0"),
+    ("SL205", "schedule s(ranks, k=0, b=3):\n    collective allreduce(sum)\n    chunks «b * k»\n", "b = 3, k = 0"),
     ("SL205", "schedule s():\n    collective allreduce(sum)\n    ranks «-4»\n", "-4"),
     ("SL205", "schedule s():\n    collective allreduce(sum)\n    «ranks ranks»\n", "itself"),
     ("SL205", "schedule s(ranks):\n    collective allreduce(sum)\n    «let a = chunks»\n    chunks a\n", "itself"),
