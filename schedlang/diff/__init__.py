@@ -1,8 +1,9 @@
 """What two tables have in common: the same operations, the same bits, the same results, or not even these; and what
 each of them costs.
 
-In the order of reading: ``report`` (what is found), ``promises`` (what can be compared, and in which parts),
-``operations``, ``states``, ``path``.
+In the order of reading: ``report`` (what is found), ``promises`` (what can be compared, and in which parts);
+``operations`` (whether these are the same) with ``colours`` (what things are like, whatever they are called) and
+``apart`` (where they differ, in words); ``states`` (results, and the order of additions); ``path`` (the critical path).
 """
 
 from __future__ import annotations
@@ -48,9 +49,8 @@ def diff(a: OpTable, b: OpTable) -> Difference:
     found = states.compare(a, b)
     parts = common_parts(a, b)
     divided = None if common_parts(a, a) == common_parts(b, b) else parts
-    level: Level = "different" if found.level == "different" else "state" if found.level == "state" else "bits"
     notes = found.notes or first
-    return Difference(one, other, level, notes, found.results, found.others, divided, found.doubt)
+    return Difference(one, other, found.level, notes, found.results, found.others, divided, found.doubt)
 
 
 def _side(table: OpTable) -> Side:

@@ -110,5 +110,3 @@ def refined(table: OpTable, factor: int) -> OpTable:
         collective=replace(table.collective, ensures=ensures), chunk=table.chunk * np.int32(factor),
         count=table.count * np.int32(factor),
         from_chunk=np.where(table.from_buffer == NONE, table.from_chunk, table.from_chunk * np.int32(factor)))
-
-

@@ -15,6 +15,7 @@ import numpy as np
 from schedlang.diagnostics import Note
 from schedlang.diff.colours import own_buffers
 from schedlang.diff.promises import factors, refined
+from schedlang.diff.report import Level
 from schedlang.ir.buffers import starts
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import words
@@ -39,7 +40,7 @@ class Compared:
     ``others``: in how many of them the tables differ (in order only, where the level is ``state``). ``doubt`` bounds
     the probability that results which differ were taken for equal."""
 
-    level: str
+    level: Level
     notes: tuple[Note, ...]
     results: int
     others: int

@@ -128,14 +128,8 @@ def _lone_streams(streams: dict[str, list[Span]]) -> list[Diagnostic]:
             near = [n for n in streams if n != name and _one_slip(n, name)
                     and (len(streams[n]) > 1 or streams[n][0].start < spans[0].start)]
             if near:
-                found.append(
-                    warning(
-                        "SL601",
-                        f"stream `{name}` occurs here only; it makes a stream of its own",
-                        spans[0],
-                        help=f"did you mean `{near[0]}`?",
-                    )
-                )
+                found.append(warning("SL601", f"stream `{name}` occurs here only; it makes a stream of its own",
+                                     spans[0], help=f"did you mean `{near[0]}`?"))
     return found
 
 

@@ -21,6 +21,12 @@ def shown(value: Any) -> str:
     return f"({' x '.join(map(str, shape))})" if shape else str(value)
 
 
+def number_text(number: int | float) -> str:
+    """``1,024``, ``63.97``, ``3.4e+38``, ``inf``: floats that are whole numbers as such, as far as they are exact."""
+    whole = isinstance(number, int) or (abs(number) < 1e15 and number == int(number))
+    return f"{int(number):,}" if whole else str(number)
+
+
 def counted(number: int, thing: str) -> str:
     """``1 chunk``, ``3 chunks``."""
     return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from schedlang.diagnostics import Diagnostic, Severity
+from schedlang.ir.words import number_text
 from schedlang.render import json
 from schedlang.render.style import Style, one_line
 from schedlang.render.terminal import render, summary
@@ -156,20 +157,15 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
                "ranks may get different bits: they add in different orders")
     if "largest_input" in facts:
         held = f", held in {facts['accumulate']} meanwhile" if "accumulate" in facts else ""
-        ones = f"; ones give {number(facts['ones'])}" if "ones" in facts else ""
-        right = "" if facts.get("ones") == facts.get("ones_due") else f" instead of {number(facts['ones_due'])}"
-        safe = f"inputs up to {number(facts['largest_input'])} cannot overflow"
+        ones = f"; ones give {number_text(facts['ones'])}" if "ones" in facts else ""
+        right = "" if facts.get("ones") == facts.get("ones_due") else f" instead of {number_text(facts['ones_due'])}"
+        safe = f"inputs up to {number_text(facts['largest_input'])} cannot overflow"
         safe = safe if facts["largest_input"] else "all inputs but 0 can overflow"
         yield f"in {facts['dtype']}{held}: {safe}{ones}{right}"
     elif "dtype" in facts:
         yield f"in {facts['dtype']}: nothing is added up, so nothing overflows or is rounded"
     if facts.get("exact") is False:
         yield f"checked with random fingerprints: a wrong result passes with a probability below {facts['doubt']}"
-
-
-def number(value: float) -> str:
-    """``1,024``, ``63.97``, ``3.4e+38``."""
-    return f"{int(value):,}" if abs(value) < 1e15 and value == int(value) else str(value)
 
 
 def _not_judged(case: Case) -> Iterator[str]:

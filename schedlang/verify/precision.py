@@ -10,6 +10,7 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, Note, warning
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.words import number_text
 from schedlang.verify.arithmetic import COMBINED, Arithmetic
 from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.shapes import Shapes
@@ -144,8 +145,5 @@ def _plain(value: Any) -> int | float:
 
 
 def text(value: Any) -> str:
-    """A number of a dtype in words: ``1,024``, ``63.97``, ``inf``."""
-    number = _plain(value)
-    if isinstance(number, int) or (abs(number) < 1e15 and number == int(number)):
-        return f"{int(number):,}"
-    return str(number)
+    """A number of a dtype in words."""
+    return number_text(_plain(value))

@@ -254,3 +254,8 @@ def test_of_several_sizes_the_largest_tells(tmp_path, capsys):
     assert main(["verify", str(chain_path), "--ranks", "200,300,250", "--dtype", "float16", "--format", "github"]) == 0
     (found,) = (line for line in capsys.readouterr().out.splitlines() if "SL613" in line)
     assert "a sum of 300 contributions" in found and "in chain with ranks 300" in found
+
+
+def test_large_integers_are_written_alike_in_findings_and_facts():
+    facts = {"dtype": "int64", "largest_input": (1 << 63) // 8 - 1, "ones": 8, "ones_due": 8}
+    assert list(facts_text(facts)) == ["in int64: inputs up to 1,152,921,504,606,846,975 cannot overflow; ones give 8"]
