@@ -3,7 +3,7 @@
 The walk goes in *rounds*: every lane that can begin its next step does so, everything read in the round is read before
 anything is written, and what has all its messages ends with the round. Messages never block their sender, ``record``
 and ``wait`` take no round of their own. This is one of the executions a schedule allows, the most parallel one; whether
-all of them agree is for ``verify`` to say.
+all of them agree is for ``verify`` to say. Pictures call a round a step, as whoever reads them thinks of it.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ class Walk:
     stuck: tuple[int, ...]
     began: Mapping[int, int]
     sender: Mapping[int, int]
+
+    def chosen(self, wanted: range | None) -> range:
+        """The rounds that are wanted, as far as there are so many; None: all."""
+        total = len(self.rounds)
+        return range(total) if wanted is None else range(min(wanted.start, total), min(wanted.stop, total))
 
     def states(self) -> Iterator[dict[Place, Value | None]]:
         """What every written location holds before round 0, after round 0, and so on. The same mapping is changed and

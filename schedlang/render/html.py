@@ -94,7 +94,7 @@ class _Shown:
     def __init__(self, table: OpTable, walk: Walk, wanted: range | None) -> None:
         self.table, self.walk, self.cells = table, walk, Cells(table, walk)
         total = len(walk.rounds)
-        self.steps = range(total) if wanted is None else range(min(wanted.start, total), min(wanted.stop, total))
+        self.steps = walk.chosen(wanted)
         self.step_of: dict[int, int] = {}
         for number, step in enumerate(walk.rounds):
             self.step_of.update(dict.fromkeys(step.rows, number))

@@ -52,8 +52,7 @@ class Picture:
 
     def lines(self, wanted: range | None) -> Iterator[str]:
         """The picture; ``wanted`` picks steps, counted from 0."""
-        total = len(self.walk.rounds)
-        chosen = range(total) if wanted is None else range(min(wanted.start, total), min(wanted.stop, total))
+        total, chosen = len(self.walk.rounds), self.walk.chosen(wanted)
         yield self.style("bold", f"{self.table.name}: {self.table.collective.name} on {self.table.ranks} "
                                  f"rank{'s' * (self.table.ranks != 1)}, {total} step{'s' * (total != 1)}")
         yield from self.legend()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 CHIP_HEIGHT = 16
 
+
 @dataclass(frozen=True, slots=True)
 class Chip:
     """One or more operations of a lane in one step that read or write the same place.

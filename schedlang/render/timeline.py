@@ -93,9 +93,9 @@ class _Layout:
     def __init__(self, table: OpTable, walk: Walk, wanted: range | None) -> None:
         self.table, self.walk = table, walk
         total = len(walk.rounds)
-        wanted = range(total) if wanted is None else range(min(wanted.start, total), min(wanted.stop, total))
-        self.last = total if wanted.stop == total else None     # the column after the last step, where it is shown
-        self.shown = range(wanted.start, wanted.stop + (self.last is not None))
+        chosen = walk.chosen(wanted)
+        self.last = total if chosen.stop == total else None     # the column after the last step, where it is shown
+        self.shown = range(chosen.start, chosen.stop + (self.last is not None))
         names = ("op", "rank", "stream", "buffer", "chunk", "count", "from_buffer", "from_chunk", "of", "event")
         self.column: dict[str, list[int]] = {name: getattr(table, name).tolist() for name in names}
         used = {b for name in ("buffer", "from_buffer") for b in self.column[name] if b != NONE}
