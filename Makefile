@@ -4,15 +4,17 @@
 #   make test TORCH=torch==2.13.0    the same with PyTorch, so that the tests that need it run, too
 #   make coverage        the tests, and whether they take every branch of the verifier (twice the time)
 #   make nightly         the full products, 20,000 mutants judged by the verifier and by the interpreter; then the former
+#   make mutants         changes in the verifier that no test notices, all of them: hours. MUTANTS="NAME ..." takes some
 PYTHON      ?= python3
 VENV        ?= .venv
 TORCH       ?=
 PYTEST_ARGS ?=
+MUTANTS     ?=
 
 bin  = $(VENV)/bin
 ring = examples/allreduce/ring.sched
 
-.PHONY: demo test coverage nightly lint ruff types imports docs clean help
+.PHONY: demo test coverage nightly mutants lint ruff types imports docs clean help
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -33,6 +35,10 @@ $(VENV)/.dev: pyproject.toml | $(bin)/python
 	$(bin)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@ $(VENV)/.test $(VENV)/.core
 
+$(VENV)/.mutants: pyproject.toml | $(bin)/python
+	$(bin)/python -m pip install --quiet --editable ".[mutants]"
+	@touch $@ $(VENV)/.test $(VENV)/.core
+
 demo: $(VENV)/.core
 	$(bin)/schedlang verify $(ring) --ranks 8
 	$(bin)/schedlang show $(ring) --ranks 4 --steps 0..3
@@ -50,6 +56,10 @@ nightly: $(VENV)/.test
 	$(bin)/python -m pytest -s -m nightly $(PYTEST_ARGS)
 	$(MAKE) --no-print-directory coverage
 
+# What mutmut knows already is kept in mutants/; "mutmut show NAME" tells a mutant.
+mutants: $(VENV)/.mutants
+	$(bin)/mutmut run $(MUTANTS)
+
 lint: ruff types imports
 
 ruff: $(VENV)/.dev
@@ -65,4 +75,4 @@ docs: $(VENV)/.dev
 	$(bin)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/reference/generated
+	rm -rf $(VENV) mutants build dist docs/_build docs/reference/generated
