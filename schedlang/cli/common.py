@@ -188,8 +188,17 @@ def output_file(path: str | None, *read: str | None) -> str | None:
     return path
 
 
+def put(text: str, output: str | None) -> None:
+    """A command's result: to the file ``output``, as :func:`write_text`; None: to the standard output."""
+    if output is not None:
+        write_text(output, text)
+    elif text:
+        click.echo(text, nl=False, color=True)
+
+
 def write_text(path: str, text: str) -> None:
-    """Writes a file as a whole or not at all, see :func:`schedlang.files.write_file`. Raises SchedError (SL807)."""
+    """Writes a file as a whole or not at all, see :func:`schedlang.files.write_file`. What is no text, as the name of a
+    file may be, is written as a question mark. Raises SchedError (SL807)."""
     from schedlang.files import write_file
 
-    write_file(path, lambda file: file.write(text.encode()))
+    write_file(path, lambda file: file.write(text.encode("utf-8", "replace")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, bad_option, load_table, output_file, show, value_options, write_text
+from schedlang.cli.common import EXIT_CLEAN, bad_option, load_table, output_file, put, show, value_options
 from schedlang.loading import split_name
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ TARGETS: dict[str, tuple[str, Callable[[OpTable], str]]] = {
 @click.option("--target", metavar="TARGET", required=True, help=f"The form: {', '.join(TARGETS)}.")
 @click.option("--ranks", metavar="N", help="How many ranks.")
 @value_options
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write the result to FILE instead of the standard output.")
 def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str, ...], op: str | None,
             max_ops: int | None, output: str | None) -> int:
     """Write a schedule in another form.
@@ -48,9 +48,5 @@ def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str
     table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
     show(findings, err=True)
     text = TARGETS[target][1](table)
-    text = text if text.endswith("\n") else text + "\n"
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, text)
+    put(text if text.endswith("\n") else text + "\n", output)
     return EXIT_CLEAN

@@ -13,6 +13,8 @@ from schedlang.cli.common import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
     bad_option,
+    output_file,
+    put,
     rank_counts,
     show,
     single,
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
                    "results are made of.")
 @click.option("--format", "style_name", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="How to show the result.")
+@click.option("-o", "--output", metavar="FILE", help="Write the result to FILE instead of the standard output.")
 def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
-            only_a: tuple[str, ...], only_b: tuple[str, ...], same: str, style_name: str) -> int:
+            only_a: tuple[str, ...], only_b: tuple[str, ...], same: str, style_name: str,
+            output: str | None) -> int:
     """Compare two schedules: do they do the same, and what does each cost?
 
     A and B are a schedule file, FILE::NAME, or an op table in JSON each. Says the strongest of: the same operations;
@@ -57,6 +61,7 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
     from schedlang.render.style import Style, terminal_width, wants_color
 
     targets = a, b
+    output = output_file(output, *(split_name(target)[0] for target in targets))
     names = [parameters_of(target) for target in targets]
     given = _given(targets, names, single(value_lists(parameters)), [
         single(value_lists(texts, option), option) for texts, option in ((only_a, "-a"), (only_b, "-b"))])
@@ -79,10 +84,10 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
     show(_together(said.values()), err=True)
     sizes = shown.Sizes(a, b, found, skipped)
     if style_name == "json":
-        click.echo(json.dumps(shown.document(sizes, same)), nl=False)
+        text = json.dumps(shown.document(sizes, same))
     else:
-        color = wants_color(sys.stdout)
-        click.echo(shown.text(sizes, style=Style(color), width=terminal_width()), nl=False, color=color)
+        text = shown.text(sizes, style=Style(output is None and wants_color(sys.stdout)), width=terminal_width())
+    put(text, output)
     return EXIT_CLEAN if all(d.ok and d.at_least(same) for d in found) else EXIT_FINDINGS
 
 

@@ -38,8 +38,10 @@ PATIENCE = 1.0
 @click.option("--backend", "backend_name", metavar="NAME", default="numpy", show_default=True, help="What executes it.")
 @click.option("--accumulate", metavar="DTYPE",
               help="Hold values in this wider dtype until the end, for example float32.")
-@click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, help="Run N times and take the shortest.")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="For the random inputs (default 0).")
+@click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, show_default=True,
+              help="Run N times and take the shortest.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True,
+              help="For the random inputs.")
 @click.option("--check", is_flag=True, help="Compare with a float64 reference; exit 1 where the result is wrong.")
 @click.option("--sends", "sends_text", metavar="MODEL", default="default", show_default=False,
               help="Prove it right first for connections that buffer this much: rendezvous, buffered=N or unlimited, "

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @value_options
 @click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Rank R's own operations, stream by stream.")
 @click.option("--steps", metavar="A..B", help="Only steps A to B - 1, counted from 0.")
-@click.option("--format", "form", type=click.Choice(["text", "svg", "html"]), default="text",
+@click.option("--format", "form", type=click.Choice(["text", "svg", "html"]), default="text", show_default=True,
               help="Text, a drawing, or a page that steps through it.")
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write the result to FILE instead of the standard output.")
 def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
             rank: int | None, steps: str | None, form: str, output: str | None) -> int:
     """Draw step by step who holds what.

@@ -57,8 +57,7 @@ class Output:
         status = max([exit_code(self.problems.values()), *map(_exit, self.reports)], default=EXIT_CLEAN)
         self._write(self._last(status))
         if self.path is not None:
-            # The name of a file may be no text.
-            write_text(self.path, "".join(self._written).encode("utf-8", "replace").decode())
+            write_text(self.path, "".join(self._written))
         return status
 
     def _last(self, status: int) -> str:

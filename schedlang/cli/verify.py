@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 @click.option("--dtype", metavar="DTYPE", help="Say, too, what sums and products do in DTYPE: float16, bfloat16, "
                                               "float32, float64, int8 to uint64.")
 @click.option("--accumulate", metavar="DTYPE", help="Beside --dtype: values are held in DTYPE until the end.")
-@click.option("--why", nargs=2, metavar="A B", 
+@click.option("--why", nargs=2, metavar="A B",
               help="Show what orders two operations, each LINE@NAME=VALUE,... or id=N.")
 @click.option("--format", "style_name", type=click.Choice(["full", "concise", "json", "github", "sarif"]),
-              default="full", help="How to show the result.")
+              default="full", show_default=True, help="How to show the result.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write the result to FILE instead of the standard output.")
 def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
             sends_text: str, require_agreement: bool, dtype: str | None, accumulate: str | None,

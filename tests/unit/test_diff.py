@@ -328,6 +328,18 @@ def test_two_schedules(said):
     assert "      3 x  chain.sched:7  send data[i] from r to r + 1\n" in out
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_result_goes_to_a_file(said, tmp_path, form):
+    arguments = ["chain.sched", "star.sched", "--ranks", "4", "--same", "operations", "--format", form]
+    status, out, _ = said(*arguments)
+    assert said(*arguments, "-o", "found") == (status, "", "") and (tmp_path / "found").read_text() == out
+    assert said(*arguments, "-o", "-")[:2] == (status, out)
+    before = (tmp_path / "star.sched").read_text()
+    status, out, err = said(*arguments, "--output", "./star.sched")
+    assert (status, out) == (2, "") and "this file is read here, and would be lost" in err
+    assert (tmp_path / "star.sched").read_text() == before
+
+
 def test_sides_are_named_once(said, tmp_path):
     _, out, _ = said("chain.sched::chain", "star.sched", "--ranks", "4")
     assert out.startswith("A  chain.sched::chain  ranks 4, k 1\nB  star.sched::star  ranks 4\n\n")
