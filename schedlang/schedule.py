@@ -98,7 +98,11 @@ class Schedule:
         """Prove the schedule right, or find what is wrong with it: see :func:`schedlang.verify.verify`.
 
         ``sends``: the model of completion, also as ``--sends`` spells it: ``rendezvous``, ``buffered=N``,
-        ``unlimited``. Raises SchedError (SL806) for other text, and SL803 for a ``dtype`` that cannot be used.
+        ``unlimited``. ``require_agreement``: ranks that may end with different bits are an error. ``dtype``: say, too,
+        what sums and products do in this dtype, held in ``accumulate`` meanwhile.
+
+        What is wrong with the schedule is in the verdict. Raises SchedError for what cannot be used: SL806 for other
+        text, SL803 for ``dtype`` or ``accumulate``.
         """
         from schedlang.verify import verify
         from schedlang.verify.sends import Sends
@@ -113,7 +117,10 @@ class Schedule:
 
     def diff(self, other: Schedule) -> Difference:
         """What this schedule and another have in common: the same operations, the same bits, the same results, or not
-        even these; and what each costs: see :func:`schedlang.diff.diff`. Raises SchedError (SL208)."""
+        even these; and what each costs: see :func:`schedlang.diff.diff`.
+
+        Neither has to be right. Raises SchedError (SL208) where the buffers divide into different numbers of chunks
+        that have too many parts in common to follow."""
         from schedlang.diff import diff
 
         return diff(self.table, other.table)

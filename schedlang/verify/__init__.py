@@ -50,9 +50,8 @@ class Proof:
 class Verdict:
     """What was found about a table.
 
-    ``proofs``: one for each property, in order. ``facts``: numbers and words about the schedule, values that JSON has
-    (docs of :mod:`schedlang.verify.facts`); ``agreement`` is True, False, or None where it is not judged. ``sends``:
-    the model of buffering that was used.
+    ``proofs``: one for each property, in order. ``facts``: numbers and words about the schedule, values that JSON has;
+    docs/commands.md lists them. ``sends``: the model of buffering that was used.
     """
 
     table: OpTable = field(repr=False)

@@ -8,16 +8,18 @@ import pytest
 from generators import options
 from generators import schedules as gallery
 
+import schedlang
 from schedlang.cli import main
 from schedlang.expand import cases, expand, load_program, load_text
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 from schedlang.source import Source
 from schedlang.syntax import format_file, parse, tables
-from schedlang.verify import verify
+from schedlang.verify import dataflow, verify
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LANGUAGE = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
 
 
@@ -170,3 +172,12 @@ def test_the_readmes_python(tour):
     names = {}
     exec(code, names)
     assert all((out == names["np"].arange(10.0) * 6).all() for out in names["outputs"])
+
+
+def test_the_facts_of_a_verdict_are_all_listed(monkeypatch):
+    table = COMMANDS.partition("### Facts")[2].partition("\n## ")[0]
+    listed = {name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+    ring = schedlang.load(ROOT / "examples/allreduce/ring.sched", ranks=4)
+    found = {*ring.verify(dtype="float16", accumulate="float32").facts}
+    monkeypatch.setattr(dataflow, "STATE_LIMIT", 0)     # fingerprints, which leave a doubt
+    assert found | {*ring.verify(require_agreement=True).facts} == listed
