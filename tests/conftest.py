@@ -1,5 +1,6 @@
 """What all tests share."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,17 @@ def update(request: pytest.FixtureRequest) -> bool:
 def shipped() -> Path:
     """The ring all-reduce that ships."""
     return ROOT / "examples" / "allreduce" / "ring.sched"
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command line in this process: (exit status, standard output, standard error)."""
+    from schedlang.cli.main import main
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return status, out, err
+
+    return run

@@ -21,19 +21,6 @@ from tests.tables import ring
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def call(capsys):
-    """Runs the command line in this process: (exit status, standard output, standard error)."""
-
-    def run(*arguments):
-        status = main.main(arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return status, out, err
-
-    return run
-
-
 def fails(function, *arguments):
     with pytest.raises(SchedError) as caught:
         function(*arguments)

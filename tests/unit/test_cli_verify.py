@@ -62,18 +62,11 @@ schedule one_shot(ranks):
 
 
 @pytest.fixture
-def call(capsys, monkeypatch, tmp_path):
+def call(call, monkeypatch, tmp_path):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*arguments):
-        status = main.main(arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return status, out, err
-
-    return run
+    return call
 
 
 def write(name, text):

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 import jsonschema
 import pytest
 
-from schedlang.cli import main
 from schedlang.codes import CODES
 from schedlang.diagnostics import Note, Severity, error, note, warning
 from schedlang.render import github, sarif
@@ -56,19 +55,12 @@ schedule swap(ranks):
 
 
 @pytest.fixture
-def call(capsys, monkeypatch, tmp_path):
+def call(call, monkeypatch, tmp_path):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
-
-    def run(*arguments):
-        status = main.main(arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return status, out, err
-
-    return run
+    return call
 
 
 @pytest.fixture
