@@ -68,9 +68,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Whether every case is right, or skipped."""
         return self.status == "ok"
 
     def with_status(self, *statuses: str) -> list[Case]:
+        """The cases of these statuses, in order."""
         return [case for case in self.cases if case.status in statuses]
 
     @property
@@ -119,6 +121,7 @@ class Failure:
 
     @property
     def smallest(self) -> Case:
+        """The case that is shown for all."""
         return self.cases[0]
 
     @property

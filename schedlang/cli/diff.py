@@ -25,6 +25,7 @@ from schedlang.diagnostics import Diagnostic, SchedError, Severity
 from schedlang.loading import is_table, load_table, parameters_of, read_table, split_name
 
 if TYPE_CHECKING:
+    from schedlang.diff import Difference
     from schedlang.expand import Value
 
 
@@ -55,7 +56,6 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
 
     Exit status: 0 the same, 1 different or faulty, 2 unusable input.
     """
-    from schedlang.diff import diff
     from schedlang.render import diff as shown
     from schedlang.render import json
     from schedlang.render.style import Style, terminal_width, wants_color
@@ -66,7 +66,24 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
     given = _given(targets, names, single(value_lists(parameters)), [
         single(value_lists(texts, option), option) for texts, option in ((only_a, "-a"), (only_b, "-b"))])
     counts: Sequence[int | None] = rank_counts(ranks) or [_of_a_table(targets, names, given)]
-    found, skipped = [], []
+    found, skipped = _compared(targets, counts, given, op, max_ops)
+    sizes = shown.Sizes(a, b, found, skipped)
+    if style_name == "json":
+        text = json.dumps(shown.document(sizes, same))
+    else:
+        text = shown.text(sizes, style=Style(output is None and wants_color(sys.stdout)), width=terminal_width())
+    put(text, output)
+    return EXIT_CLEAN if all(d.ok and d.at_least(same) for d in found) else EXIT_FINDINGS
+
+
+def _compared(targets: tuple[str, str], counts: Sequence[int | None], given: Sequence[dict[str, Value]], op: str | None,
+              max_ops: int | None) -> tuple[list[Difference], list[tuple[int, Diagnostic]]]:
+    """What was found for each number of ranks, and which were skipped, and why. Shows remarks on the tables. Raises
+    SchedError where a size cannot be used, and where all are skipped."""
+    from schedlang.diff import diff
+
+    found: list[Difference] = []
+    skipped: list[tuple[int, Diagnostic]] = []
     said: dict[str, Diagnostic] = {}
     for count in counts:
         try:
@@ -82,13 +99,7 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
         said.update((str(d), d) for _, remarks in tables for d in remarks)
         found.append(diff(tables[0][0], tables[1][0]))
     show(_together(said.values()), err=True)
-    sizes = shown.Sizes(a, b, found, skipped)
-    if style_name == "json":
-        text = json.dumps(shown.document(sizes, same))
-    else:
-        text = shown.text(sizes, style=Style(output is None and wants_color(sys.stdout)), width=terminal_width())
-    put(text, output)
-    return EXIT_CLEAN if all(d.ok and d.at_least(same) for d in found) else EXIT_FINDINGS
+    return found, skipped
 
 
 def _given(targets: tuple[str, str], names: Sequence[Sequence[str]], both: dict[str, Value],

@@ -30,6 +30,7 @@ class Colours:
     connections: Array
 
     def kinds(self) -> tuple[Array, Array, Array]:
+        """All three, in the order that a kind's number stands for."""
         return self.lanes, self.buffers, self.connections
 
     def marked(self, kind: int, which: int) -> Colours:
@@ -93,7 +94,7 @@ class Rows:
 
     def start(self) -> Colours:
         """The colours before anything is known but what a buffer is for."""
-        buffers = [number(b.name) if not self.scratch[i] else number(f"{b.place} {b.only}")
+        buffers = [text_hash(b.name) if not self.scratch[i] else text_hash(f"{b.place} {b.only}")
                    for i, b in enumerate(self.table.buffers)]
         return Colours(mix(np.append(self.lanes.rank, NONE)), np.array([*buffers, 1], np.uint64),
                         np.zeros(self.connections + 1, np.uint64))
@@ -146,7 +147,8 @@ def mix(*columns: Array) -> Array:
     return found
 
 
-def number(text: str) -> int:
+def text_hash(text: str) -> int:
+    """A text as a colour, other than that of NONE."""
     return crc32(text.encode()) + 2
 
 

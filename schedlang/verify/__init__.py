@@ -201,15 +201,8 @@ def _values(report: _Report, moving: Carriers, before_after: Conditions, alone: 
     if not kind.shared:
         report.facts["agreement"] = None
         report.add("agreement", (), "not judged", "no result is held by every rank")
-    elif held.agreement is None or held.agreement.diagnostic is None:
-        report.facts["agreement"] = True
-        report.judge("agreement", ())
     else:
-        report.facts["agreement"] = False
-        differs = held.agreement.diagnostic
-        if require_agreement:
-            differs = replace(differs, severity=Severity.ERROR)
-        report.add("agreement", [differs], "failed")
+        _agreement(report, held.agreement.diagnostic if held.agreement is not None else None, require_agreement)
     if all(d.severity < Severity.ERROR for d in report.diagnostics):
         idle = useless(table, program, before_after, held.repeats, report.sends, alone=alone)
         report.diagnostics += remarks(table, program, before_after, idle) if idle is not None else ()
@@ -219,3 +212,14 @@ def _values(report: _Report, moving: Carriers, before_after: Conditions, alone: 
             told = Precision(table, program, before_after, report.arithmetic)
             report.facts |= told.facts
             report.diagnostics += told.diagnostics
+
+
+def _agreement(report: _Report, differs: Diagnostic | None, require_agreement: bool) -> None:
+    """Whether all ranks get the same bits; ``differs`` says where not."""
+    report.facts["agreement"] = differs is None
+    if differs is None:
+        report.judge("agreement", ())
+    else:
+        if require_agreement:
+            differs = replace(differs, severity=Severity.ERROR)
+        report.add("agreement", [differs], "failed")
