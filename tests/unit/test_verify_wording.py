@@ -6,16 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from schedlang.expand import expand, load_text
 from schedlang.verify import collapse, verify
+from tests.tables import ring
 from tests.unit.test_values import the
 from tests.unit.test_verify_corners import case
-
-
-def table_of(text, name, ranks):
-    table, findings = expand(load_text(text), name, ranks=ranks, params={})
-    assert table is not None, findings
-    return table
 
 
 def test_numbers_in_runs():
@@ -50,3 +44,10 @@ def test_eight_ranks_of_a_circle_are_named(ranks, more):
 def test_the_witness_of_a_long_circle_ends():
     found = the(verify(case("cycle_send_then_recv", 70)), "SL305")
     assert found.witness["length"] == 70 and [w["rank"] for w in found.witness["circle"]] == [*range(64)]
+
+
+def test_findings_that_stand_for_several_count_so():
+    table = ring(2)         # rows 0 and 4 come from different statements
+    rows = np.array([0, 4, 0, 4, 4])
+    assert collapse.by_statement(table, rows) == [(0, 2), (1, 3)]
+    assert collapse.by_statement(table, rows, times=np.array([1, 10, 100, 1_000, 10_000])) == [(0, 101), (1, 11_010)]
