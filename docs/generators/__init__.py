@@ -1,2 +1,6 @@
-"""Pages made from the tables of the program: one file a kind of page, each with ``pages()``, which returns the texts by
-their paths under docs/reference/generated."""
+"""What the documentation takes from the program.
+
+``collectives``, ``findings`` and ``schedules`` make pages, at every build: each has ``pages()``, which returns the
+texts by their paths under docs/reference/generated. ``examples`` runs what ``findings`` shows; ``options`` makes the
+committed list of options in docs/commands.md.
+"""

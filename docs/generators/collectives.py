@@ -6,6 +6,7 @@ from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 
 
 def pages() -> dict[str, str]:
+    """One page."""
     lines = ["## Collectives", "", "| collective | meaning |", "|---|---|"]
     for kind in COLLECTIVES.values():
         call = f"{kind.name}({', '.join(kind.arguments)})" if kind.arguments else kind.name

@@ -9,6 +9,7 @@ from schedlang.codes import CODES, FAULTY, GROUPS, Code
 
 
 def pages() -> dict[str, str]:
+    """The table, and a page for each code."""
     return {"findings.md": _table(), **{f"findings/{code.code}.md": _page(code) for code in CODES.values()}}
 
 
