@@ -384,7 +384,8 @@ TREE = "fn g(n, k) = 1 if n < 1 else g(n - 1, 2 * k) + g(n - 1, 2 * k + 1)\n"
     (SHARED, "g(200)", "lists in lists"), (SHARED, "h(g(200))", "lists in lists"),
     (SHARED, "g(200) == g(200)", "lists in lists"), (TREE, "g(60, 1)", "function calls"),
     ("", "(0..1 << 28) + (0..1 << 28)", "lists of more than")])
-def test_short_texts_of_enormous_values_are_refused_at_once(functions, value, words):
+def test_short_texts_of_enormous_values_are_refused_at_once(monkeypatch, functions, value, words):
+    monkeypatch.setattr("schedlang.expand.calls.MAX_CALLS", 1 << 12)
     text = f"{functions}schedule a(ranks):\n    collective barrier\n    let x = {value}\n    require len([x]) == 1\n"
     _, found = expand(load_text(text), "a", ranks=2)
     assert [d.code for d in found] == ["SL208"] and words in found[0].message
