@@ -136,6 +136,7 @@ def test_float16_over_1024_ranks():
     assert "a sum of 1,024 contributions overflows float16 with inputs of 64 and more" in found.message
     assert "64 on every rank gives inf" in found.message and "with inputs up to 63.97 it cannot" in found.message
     assert verdict.facts["largest_input"] == 63.97 and FP16.type(63.97) * 1024 == 65504
+    assert found.witness == {"dtype": "float16", "largest_input": 63.97, "contributions": 1024, "place": [0, 0, 0]}
     assert verdict.facts["ones"] == verdict.facts["ones_due"] == 1024
     assert [d.code for d in verdict.diagnostics if d.code == "SL614"] == []
 
