@@ -475,7 +475,7 @@ def dissemination(n, rounds_):
                            buffers=[Buffer("data", 1, role="data")])
 
 
-@pytest.mark.parametrize(("n", "rounds_"), [(2, 1), (5, 3), (8, 3), (100, 7)])
+@pytest.mark.parametrize(("n", "rounds_"), [(2, 1), (5, 3), (8, 3), (65, 7), (100, 7)])
 def test_barrier(n, rounds_):
     t = dissemination(n, rounds_)
     assert barrier.check(t, order(t, match(t))) == []
