@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from schedlang.diagnostics import SchedError, error
+from schedlang.source import Source
 
 
 def read_file(path: str) -> bytes:
@@ -20,6 +21,35 @@ def read_file(path: str) -> bytes:
         if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
             raise OSError(errno.EINVAL, "it is a device; name a file")
         return file.read()
+
+
+def read_bytes(path: str) -> bytes:
+    """As :func:`read_file`. Raises SchedError (SL105) where it cannot be read."""
+    try:
+        return read_file(path)
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the path
+        why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
+        raise SchedError(error("SL105", f"cannot read {path}: {why}", help=_instead(path, e))) from None
+
+
+def read_text(path: str) -> Source:
+    """The text of a file. Raises SchedError (SL105) where it cannot be read or is not UTF-8."""
+    data = read_bytes(path)
+    try:
+        return Source(path, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        raise SchedError(error("SL105", f"{path} is not UTF-8 text: line {line} has the byte 0x{data[e.start]:02x}",
+                               help="save the file as UTF-8")) from None
+
+
+def _instead(path: str, why: Exception) -> str | None:
+    """What to name where a path cannot be read."""
+    if isinstance(why, IsADirectoryError):
+        return "name a file in it, or all of them to `verify` or `fmt`"
+    if path == "-" and isinstance(why, FileNotFoundError):
+        return "only `fmt` takes - for the standard input; elsewhere it is /dev/stdin"
+    return None
 
 
 def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from schedlang.diagnostics import Diagnostic, SchedError, error
-from schedlang.files import read_file
+from schedlang.files import read_text as read
 from schedlang.source import Source, Span
 from schedlang.syntax import tables
 from schedlang.syntax.builder import Builder
@@ -16,30 +16,6 @@ from schedlang.syntax.parser import run
 from schedlang.syntax.tree import Expr, File
 
 __all__ = ["format_file", "parse", "parse_value", "read"]
-
-
-def read(path: str) -> Source:
-    """The text of a file. Raises SchedError SL105 where it cannot be read or is not UTF-8."""
-    try:
-        data = read_file(path)
-    except (OSError, ValueError) as e:  # ValueError: a NUL in the path
-        why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
-        raise SchedError(error("SL105", f"cannot read {path}: {why}", help=_instead(path, e))) from None
-    try:
-        return Source(path, data.decode("utf-8-sig"))
-    except UnicodeDecodeError as e:
-        line = data.count(b"\n", 0, e.start) + 1
-        raise SchedError(error("SL105", f"{path} is not UTF-8 text: line {line} has the byte 0x{data[e.start]:02x}",
-                               help="save the file as UTF-8")) from None
-
-
-def _instead(path: str, why: Exception) -> str | None:
-    """What to name where a path cannot be read."""
-    if isinstance(why, IsADirectoryError):
-        return "name a file in it, or all of them to `verify` or `fmt`"
-    if path == "-" and isinstance(why, FileNotFoundError):
-        return "only `fmt` takes - for the standard input; elsewhere it is /dev/stdin"
-    return None
 
 
 def parse(source: Source) -> tuple[File | None, list[Diagnostic]]:
