@@ -101,7 +101,7 @@ class Expansions:
             declared.findings.add(why)
         if declared.findings:
             raise Failed(declared.findings.ordered())
-        filled = columns(made, ranks, len(run.streams))
+        filled: dict[str, Any] = columns(made, ranks, len(run.streams))
         streams = _used_streams(run, filled)
         collective = replace(declared.collective, ensures=run.ensures.made(),
                              counts_read=declared.counts_read or run.counts_read)

@@ -6,7 +6,7 @@ never write to a table's columns in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -141,6 +141,18 @@ class Site:
                 for n, v in zip(self.names, self.values, strict=True)}
 
 
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """What a table was written for: ``depth`` messages are in flight on a connection at most (at least 1), and a
+    message of several chunks may go as one or in pieces, down to single chunks, each of which then counts.
+
+    ``name``: what it is called, as in ``LL``.
+    """
+
+    name: str
+    depth: int
+
+
 @dataclass(frozen=True)
 class OpTable:
     """A schedule with values for its parameters, expanded. Row columns (all of one length):
@@ -165,6 +177,8 @@ class OpTable:
     ``number``               int32  or None: the source step the row stands in, counted in source order over all ranks
                                     (a witness for proofs, itself to be checked); None where nothing is known
     ======================== ====== ================================================================================
+
+    ``transport``: what it runs on, where that is known; None: it is to be right on any.
     """
 
     name: str
@@ -176,7 +190,7 @@ class OpTable:
     streams: tuple[str, ...]
     events: tuple[str, ...]
     event_indices: tuple[tuple[int, ...], ...]
-    sites: tuple[Site, ...]
+    sites: Sequence[Site]
 
     op: Array
     rank: Array
@@ -195,6 +209,7 @@ class OpTable:
     turn: Array
     number: Array | None = None
     location: Location | None = field(default=None, compare=False)
+    transport: Transport | None = None
 
     def __len__(self) -> int:
         return len(self.op)

@@ -1,0 +1,123 @@
+"""The op table of an MSCCL file: what it implements, its buffers; its rows are made in ``rows``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from schedlang.diagnostics import SchedError, error
+from schedlang.ir.buffers import standard_buffers
+from schedlang.ir.table import Buffer, Collective, Ensures, OpTable, Transport
+from schedlang.msccl.plan import Plan
+from schedlang.msccl.rows import Places, rows
+from schedlang.ops import COLLECTIVES, REDUCE_OPS
+
+DEPTH = {"LL": 8, "LL128": 8, "Simple": 2}
+"""How many messages each protocol has in flight on a connection."""
+
+COLLECTIVE = {"reducescatter": "reduce_scatter", **{name: name for name in (
+    "allreduce", "allgather", "alltoall", "reduce", "broadcast", "reduce_scatter", "gather", "scatter")}}
+"""Our name of a file's ``coll``. Of all others nothing is known that must hold at their end."""
+
+
+def placements(plan: Plan) -> tuple[bool, ...]:
+    """The ways in which the file says it may be used, True for in place, which comes first. Without ``outofplace`` it
+    is for one of the two only. Raises SchedError SL108 where it is for neither."""
+    outofplace = not plan.inplace if plan.outofplace is None else plan.outofplace
+    ways = (True,) * plan.inplace + (False,) * outofplace
+    if not ways:
+        raise SchedError(error(
+            "SL108", 'inplace="0" and outofplace="0": no runtime would ever use this file', plan.span(plan.at),
+            help='write inplace="1" where input and output may be one buffer, outofplace="1" where they may be two'))
+    return ways
+
+
+def root_of(plan: Plan, root: int | None = None) -> int | None:
+    """The root that a table of this plan has: the one asked for, else the one that the file names, else 0; None where
+    the collective has none. (Runtimes do not look: whoever calls says the root, and the file must be for that one.)
+
+    Raises SchedError SL205 for a root that there is not, or where there is none."""
+    name = COLLECTIVE.get(plan.coll)
+    if name is None or not COLLECTIVES[name].rooted:
+        if root is not None:
+            raise SchedError(error("SL205", f"{plan.coll} has no root", plan.span(plan.at), help="leave the root out"))
+        return None
+    if root is None:
+        written = plan.attributes.get("root", "")
+        root = int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else 0
+    if not 0 <= root < plan.ranks:
+        raise SchedError(error("SL205", f"the root is rank {root}, but there are {plan.ranks} ranks",
+                               plan.span(plan.at), help=f"take one of 0 to {plan.ranks - 1}"))
+    return root
+
+
+def table(plan: Plan, inplace: bool, *, root: int | None = None) -> OpTable:
+    """The op table of a plan used in place or out of place.
+
+    ``root``: see :func:`root_of`. Raises SchedError: SL108 where the number of chunks does not fit the collective,
+    SL205 for a root that there is not.
+    """
+    root = root_of(plan, root)
+    collective, chunks, buffers = _header(plan, inplace, root)
+    where = Places.of(plan, collective, chunks, buffers, inplace)
+    params: dict[str, Any] = {"inplace": inplace}
+    if root is not None:
+        params["root"] = root
+    return OpTable(
+        name=plan.name, ranks=plan.ranks, params=params, collective=collective, chunks=chunks, buffers=buffers,
+        **rows(plan, where), location=plan.span(plan.at), transport=Transport(plan.proto, DEPTH[plan.proto]))
+
+
+# The header ---------------------------------------------------------------------------------------------------------
+
+
+def _header(plan: Plan, inplace: bool, root: int | None) -> tuple[Collective, int, tuple[Buffer, ...]]:
+    """The collective, its chunks, and the buffers."""
+    name, at = COLLECTIVE.get(plan.coll, "custom"), plan.span(plan.at)
+    size = int(plan.s_chunks.max(initial=0))
+    scratch = (Buffer("scratch", size),) if size else ()
+    operator = plan.redop if plan.redop in REDUCE_OPS else None
+    if name == "custom":
+        sizes = {"input": int(plan.i_chunks.max(initial=0)) or plan.chunks,
+                 "output": int(plan.o_chunks.max(initial=0)) or plan.chunks}
+        if inplace:
+            sizes = {"data": max(*sizes.values(), plan.chunks)}
+        own = tuple(Buffer(n, chunks, role=n) for n, chunks in sizes.items())
+        return Collective("custom", operator, None, inplace, location=at), 1, own + scratch
+    operator = (operator or "sum") if COLLECTIVES[name].reduces else None
+    chunks = _chunks(plan, name)
+    if name == "alltoall" and inplace and chunks % plan.ranks == 0:     # the language has none in place
+        ensures = _exchanged(plan.ranks, chunks)
+        return (Collective("custom", None, None, True, ensures=ensures, location=at), 1,
+                (Buffer("data", chunks, role="data"), *scratch))
+    collective = Collective(name, operator, root, inplace and name != "alltoall", location=at)
+    try:
+        return collective, chunks, standard_buffers(collective, plan.ranks, chunks) + scratch
+    except ValueError:
+        raise SchedError(error(
+            "SL108", f'nchunksperloop="{plan.chunks}" does not divide into equal blocks for {plan.ranks} ranks, as '
+            f"{plan.coll} needs them", at,
+            help=f"nchunksperloop counts the chunks of the whole buffer: a multiple of {plan.ranks} here")) from None
+
+
+def _chunks(plan: Plan, name: str) -> int:
+    """How many chunks the collective's buffer has, the long one of two.
+
+    Of gather and scatter runtimes count the bytes of the short buffer, writers of files perhaps those of the long one:
+    what the file declares decides.
+    """
+    if name in ("gather", "scatter"):
+        long, short = (plan.o_chunks, plan.i_chunks) if name == "gather" else (plan.i_chunks, plan.o_chunks)
+        most = plan.chunks * plan.ranks
+        if int(long.max(initial=0)) == most or (not long.any() and int(short.max(initial=0)) == plan.chunks):
+            return most
+    return plan.chunks
+
+
+def _exchanged(ranks: int, chunks: int) -> Ensures:
+    """What an all-to-all leaves in its one buffer: block s of rank d is what was block d of rank s."""
+    block = chunks // ranks
+    d, s, k = (axis.ravel().astype(np.int32) for axis in np.indices((ranks, ranks, block)))
+    none = np.zeros(len(d), np.int32)
+    return Ensures(none, d, s * block + k, np.arange(len(d) + 1, dtype=np.int64), none, s, d * block + k)
