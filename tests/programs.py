@@ -207,8 +207,11 @@ class Writer:
             forward = (
                 f" then send to {self.rank(names)}{self.one('', ' only')}" if kind != "send" and self.chance(25) else ""
             )
-            self.line(indent, f"{kind} {self.place(names, self.one(1, 1, 2))} {'to' if kind == 'send' else 'from'} "
-                              f"{self.rank(names)}{forward}{self.guard(names)}")
+            count = self.one(1, 1, 2)
+            keeps = kind == "reduce" and not forward.endswith("only")
+            into = f" into {self.place(names, count)}" if keeps and self.chance(30) else ""
+            self.line(indent, f"{kind} {self.place(names, count)} {'to' if kind == 'send' else 'from'} "
+                              f"{self.rank(names)}{into}{forward}{self.guard(names)}")
             return
         new = self.name("q")
         self.line(indent, f"let {new} = ({self.integer(names)}) % ranks")

@@ -415,9 +415,13 @@ class Expander:
         must(target != here["rank"], "SL224")
         must(what[2], "SL221")
         keeps = not (s.forwards and s.forwards[0].only)
+        into = self.loc(s.into, names) if s.into else what
+        must(into[2] == what[2], "SL303")
         if keeps or s.kind == "reduce":
             self.exists(what, here["rank"])
-        stored = what if keeps else (None, 0, what[2])
+        if s.into:
+            self.exists(into, here["rank"])
+        stored = into if keeps else (None, 0, what[2])
         rest = {"from_buffer": what[0], "from_chunk": what[1]} if s.kind == "reduce" else {}
         got = self.emit("reduce_recv" if s.kind == "reduce" else "recv", here["rank"], stored, peer=source, **rest)
         if s.forwards:

@@ -150,14 +150,18 @@ def _own_recv(run: Statements, s: t.OwnRecv, frame: Frame) -> Made:
     if forward is not None:
         _not_self(rank, target, forward.target.span, frame)
     _not_empty(what, frame)
+    into = run.where(s.into, frame) if s.into is not None else what
+    equal_lengths(what, [into], frame)
     stores, reduces = forward is None or not forward.only, s.kind == "reduce"
     if reduces:
         _combines(run, s.span, frame)
     if stores or reduces:
         _exists(run, what, rank, frame)
+    if into is not what:
+        _exists(run, into, rank, frame)
     stream, chan = run.connection(frame)
     common = {"rank": cell(rank), "count": cell(what.length), "stream": stream, "chan": chan,
-              "buffer": what.buffer if stores else NONE, "chunk": cell(what.start) if stores else 0}
+              "buffer": into.buffer if stores else NONE, "chunk": cell(into.start) if stores else 0}
     operand = {"from_buffer": what.buffer, "from_chunk": cell(what.start)} if reduces else {}
     rows = [{"op": Op.REDUCE_RECV if reduces else Op.RECV, "peer": cell(source), **operand, **common}]
     if forward is not None:

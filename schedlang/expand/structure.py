@@ -167,6 +167,7 @@ class _Checker:
             case t.OwnRecv():
                 self.loc(s.what, scope)
                 self.expr(s.source, scope)
+                self.loc(s.into, scope)
                 self.forwards(s.forwards, scope)
                 self.own_forwards(s)
             case t.Local():
@@ -220,6 +221,9 @@ class _Checker:
         if s.forwards and s.forwards[0].into is not None:
             self.say("SL204", "where the next rank puts it is that rank's business in the rank's own view",
                      s.forwards[0].into.span, "leave out the `into`")
+        if s.into is not None and s.forwards and s.forwards[0].only:
+            self.say("SL204", "with `only` this rank stores nothing, so there is no place to put it", s.into.span,
+                     "leave out the `into` or the `only`")
 
     def stream_name(self, name: t.StreamName, scope: frozenset[str]) -> t.Name | None:
         """Looks at the name of a stream; gives it where it is a symbol."""

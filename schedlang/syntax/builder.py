@@ -201,11 +201,11 @@ class Builder:
 
     def own_recv(self, span: Span, what: Loc, source: Expr, forwards: tuple[Forward, ...] | None,
                  condition: Expr | None) -> OwnRecv:
-        return OwnRecv(span, "recv", what, source, forwards or (), condition)
+        return OwnRecv(span, "recv", what, source, None, forwards or (), condition)
 
-    def own_reduce(self, span: Span, what: Loc, source: Expr, forwards: tuple[Forward, ...] | None,
-                   condition: Expr | None) -> OwnRecv:
-        return OwnRecv(span, "reduce", what, source, forwards or (), condition)
+    def own_reduce(self, span: Span, what: Loc, source: Expr, into: Loc | None,
+                   forwards: tuple[Forward, ...] | None, condition: Expr | None) -> OwnRecv:
+        return OwnRecv(span, "reduce", what, source, into, forwards or (), condition)
 
     def forwards(self, span: Span, *forwards: Forward) -> tuple[Forward, ...]:
         return forwards

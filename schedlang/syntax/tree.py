@@ -253,11 +253,15 @@ class OwnSend(Node):
 
 @dataclass(frozen=True, slots=True)
 class OwnRecv(Node):
-    """``recv X from p`` or ``reduce X from p`` inside ``on r:``, with forwards as in a transfer"""
+    """``recv X from p`` or ``reduce X from p [into Y]`` inside ``on r:``, with forwards as in a transfer
+
+    ``into``: of a reduce, where the sum of X and what arrives goes (default: X itself).
+    """
 
     kind: Literal["recv", "reduce"]
     what: Loc
     source: Expr
+    into: Loc | None
     forwards: tuple[Forward, ...]
     condition: Expr | None
 

@@ -255,7 +255,7 @@ def statement(node: Stmt) -> str:
         case OwnSend():
             return f"send {_loc(node.what)} to {expression(node.target, OR)}{_guard(node.condition)}"
         case OwnRecv():
-            return (f"{node.kind} {_loc(node.what)} from {expression(node.source, OR)}"
+            return (f"{node.kind} {_loc(node.what)} from {expression(node.source, OR)}{_into(node.into)}"
                     f"{_forwards(node.forwards)}{_guard(node.condition)}")
         case Local():
             return f"{node.kind} {_loc(node.what)}{_into(node.into)}{_on(node.rank)}{_guard(node.condition)}"

@@ -156,12 +156,14 @@ def test_fused_forwards():
 
 def test_one_ranks_own_view():
     on = statement("on r + 1:\n    send a[0] to p\n    recv a[0] from p if b\n    reduce a[0] from p\n"
+                   "    reduce a[0] from p into b[1]\n"
                    "    copy a[0] into b[0]\n    reduce a[0] into b[0]\n    record ev\n    wait ev[1, 2]")
     assert expression(on.rank) == "r + 1"
     assert on.body == (
         t.OwnSend(NO_SPAN, loc("a", 0), name("p"), None),
-        t.OwnRecv(NO_SPAN, "recv", loc("a", 0), name("p"), (), name("b")),
-        t.OwnRecv(NO_SPAN, "reduce", loc("a", 0), name("p"), (), None),
+        t.OwnRecv(NO_SPAN, "recv", loc("a", 0), name("p"), None, (), name("b")),
+        t.OwnRecv(NO_SPAN, "reduce", loc("a", 0), name("p"), None, (), None),
+        t.OwnRecv(NO_SPAN, "reduce", loc("a", 0), name("p"), loc("b", 1), (), None),
         t.Local(NO_SPAN, "copy", loc("a", 0), loc("b", 0), None, None),
         t.Local(NO_SPAN, "reduce", loc("a", 0), loc("b", 0), None, None),
         t.EventStmt(NO_SPAN, "record", t.EventRef(NO_SPAN, "ev", ()), None, None),
