@@ -50,6 +50,7 @@ class Case:
 class Report:
     """The verdicts on one schedule, in the order in which its cases were tried.
 
+    ``notes``: what there is to say of the file as a whole, whatever its cases: no errors.
     ``made_up``: parameters that nobody gave a value, and that no value stands for in the schedule: counts.
     ``unused_op``: the operator that was asked for, where the schedule has none to replace.
     """
@@ -59,6 +60,7 @@ class Report:
     cases: tuple[Case, ...]
     made_up: tuple[str, ...] = ()
     unused_op: str | None = None
+    notes: tuple[Diagnostic, ...] = ()
 
     @property
     def status(self) -> Status:

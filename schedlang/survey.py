@@ -1,11 +1,11 @@
-"""Verifying a schedule for many values of its parameters."""
+"""Verifying a schedule for many values of its parameters, and the tables of a file that holds such."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from schedlang.codes import CODES, UNUSABLE
 from schedlang.diagnostics import Diagnostic, Note, Severity
@@ -14,6 +14,8 @@ from schedlang.report import Case, Report, Status
 if TYPE_CHECKING:
     from schedlang.expand import Program
     from schedlang.ir.table import OpTable
+
+_Case = TypeVar("_Case")
 
 
 def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, file: str, op: str | None = None,
@@ -24,18 +26,27 @@ def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, f
     Values that a `require` excludes are skipped, unless it excludes all: then each is unusable. ``progress`` is called
     before each case, with its position and its values. ``how``: see :func:`judge`.
     """
-    told = cases if progress is None else _told(cases, progress)
+    told = cases if progress is None else _told(cases, progress, lambda values: values)
     found = tuple(_cases(program, name, told, op, max_ops, how))
     if all(case.status == "skipped" for case in found):
         found = tuple(replace(case, status="unusable") for case in found)
-    return Report(file, name, _weighed(found), made_up)
+    return Report(file, name, _weighed(found, _OTHERS_NEED_IT), made_up)
 
 
-def _told(cases: Iterable[Mapping[str, Any]],
-          progress: Callable[[int, Mapping[str, Any]], None]) -> Iterator[Mapping[str, Any]]:
-    for position, values in enumerate(cases):
-        progress(position, values)
-        yield values
+def survey_tables(tables: Iterable[tuple[Mapping[str, Any], OpTable]], name: str, *, file: str,
+                  progress: Callable[[int, Mapping[str, Any]], None] | None = None, **how: Any) -> Report:
+    """Verifies tables of one file, each with the values that it is for. ``progress`` and ``how`` as for
+    :func:`survey`."""
+    told = tables if progress is None else _told(tables, progress, lambda case: case[0])
+    found = tuple(judge(table, values, **how) for values, table in told)
+    return Report(file, name, _weighed(found, _OTHER_TABLES_NEED_IT))
+
+
+def _told(cases: Iterable[_Case], progress: Callable[[int, Mapping[str, Any]], None],
+          values: Callable[[_Case], Mapping[str, Any]]) -> Iterator[_Case]:
+    for position, case in enumerate(cases):
+        progress(position, values(case))
+        yield case
 
 
 def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnostic] = (), **how: Any) -> Case:
@@ -62,11 +73,12 @@ def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: 
 
 _USELESS = ("SL607", "SL608")
 _OTHERS_NEED_IT = "other sizes need it: let a trailing `if`, or where the loop ends, depend on the size, or let it be"
+_OTHER_TABLES_NEED_IT = "the other cases need it: let it be"
 
 
-def _weighed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """The cases; what is useless for some sizes only is noted there, and no reason for a warning: the same lines serve
-    the other sizes."""
+def _weighed(cases: tuple[Case, ...], needed: str) -> tuple[Case, ...]:
+    """The cases; what is useless for some of them only is noted there, and no reason for a warning: the same lines
+    serve the others. ``needed``: the help that says so."""
     judged = [case for case in cases if case.status == "ok" and case.values.get("ranks") != 1]
 
     def place(d: Diagnostic) -> tuple[Any, ...]:
@@ -84,7 +96,7 @@ def _weighed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
         if d.code not in _USELESS or times == len(judged):
             return d
         told = Note(f"so in {times} of the {len(judged)} cases with several ranks")
-        return replace(d, severity=Severity.NOTE, notes=(*d.notes, told), help=_OTHERS_NEED_IT)
+        return replace(d, severity=Severity.NOTE, notes=(*d.notes, told), help=needed)
 
     return tuple(replace(case, diagnostics=tuple(map(weighed, case.diagnostics))) for case in cases)
 

@@ -22,7 +22,8 @@ from schedlang.cli.common import (
 )
 from schedlang.cli.common import parameters as value_lists
 from schedlang.diagnostics import Diagnostic, SchedError, Severity
-from schedlang.loading import is_table, load_table, parameters_of, read_table, split_name
+from schedlang.loading import load_table, parameters_of, split_name
+from schedlang.ready import is_ready, read_ready
 
 if TYPE_CHECKING:
     from schedlang.diff import Difference
@@ -115,18 +116,17 @@ def _given(targets: tuple[str, str], names: Sequence[Sequence[str]], both: dict[
 
 def _of_a_table(targets: tuple[str, str], names: Sequence[Sequence[str]],
                 given: Sequence[dict[str, Value]]) -> int | None:
-    """Where one side is a table and the other is not: the number of ranks of that table, whose values the other side
-    then has where nothing else is given."""
-    tables = [is_table(split_name(target)[0]) for target in targets]
-    if tables[0] == tables[1]:
+    """Where one side holds tables and the other is a source: the number of ranks of that table, whose values the other
+    side then has where nothing else is given."""
+    ready = [is_ready(split_name(target)[0]) for target in targets]
+    if ready[0] == ready[1]:
         return None
-    file, name = split_name(targets[tables.index(True)])
-    table = read_table(file, name)
-    other = tables.index(False)
-    for key, value in table.params.items():
-        if key in names[other]:
+    this, other = ready.index(True), ready.index(False)
+    held = read_ready(*split_name(targets[this]))
+    for key, value in held.cases(None, {name: [v] for name, v in given[this].items()})[0].items():
+        if key in names[other] and key != "ranks":
             given[other].setdefault(key, value)
-    return table.ranks
+    return held.ranks
 
 
 def _together(remarks: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -13,8 +13,9 @@ import click
 from schedlang.cli.common import bad_option, output_file, rank_counts, value_options
 from schedlang.cli.common import parameters as value_lists
 from schedlang.diagnostics import SchedError, error
-from schedlang.loading import as_asked, expand_case, is_table, read_table, same_value, split_name
+from schedlang.loading import expand_case, split_name, with_op
 from schedlang.ops import REDUCE_OPS
+from schedlang.ready import Ready, is_ready, looks_ready, read_ready
 
 if TYPE_CHECKING:
     from schedlang.cli.progress import Progress
@@ -114,14 +115,12 @@ class _Job:
     def file(self, file: str, name: str | None, progress: Progress) -> Iterator[Report | SchedError]:
         from schedlang.render.verdict import values_text
         from schedlang.report import Case, Report
-        from schedlang.survey import judge, survey
+        from schedlang.survey import survey
 
         try:
             progress.say(file)
-            if is_table(file):
-                table, op = self.table(file, name)
-                case = judge(table, {"ranks": table.ranks, **table.params}, **self.how)
-                yield Report(file, table.name, (case,), unused_op=None if op == self.op else self.op)
+            if is_ready(file):
+                yield self.held(read_ready(file, name), progress)
                 return
             from schedlang.expand import Texts, combines, load_program
 
@@ -151,24 +150,35 @@ class _Job:
         meant ``alone`` and has none to replace is refused later."""
         return None if self.op in REDUCE_OPS and not reduces and not (alone and self.one_file) else self.op
 
-    def table(self, file: str, name: str | None) -> tuple[OpTable, str | None]:
-        """A table in JSON, if it is one of those that the options ask for, and the operator that it was given."""
-        table = read_table(file, name)
-        ranks = None if self.ranks is None or table.ranks in self.ranks else self.ranks[0]
-        there = {"ranks": table.ranks, **table.params}
-        wanted = {key: next((v for v in values if key in there and same_value(there[key], v)), values[0])
-                  for key, values in self.given.items()}
-        op = self.op_for(table.operator is not None, alone=True)
-        return as_asked(table, file, ranks=ranks, params=wanted, op=op), op
+    def held(self, ready: Ready, progress: Progress) -> Report:
+        """The verdicts on those tables of a file that the options ask for."""
+        from schedlang.render.verdict import values_text
+        from schedlang.survey import survey_tables
+
+        tables = list(self.tables_of(ready))
+
+        def say(at: int, case: Mapping[str, Any]) -> None:
+            progress.say(f"{ready.file}::{ready.name}  case {at + 1} of {len(tables)}: {values_text([case])}")
+
+        unused = self.op is not None and self.op_for(tables[0][1].operator is not None, alone=True) is None
+        report = survey_tables(tables, ready.name, file=ready.file, progress=say, **self.how)
+        notes = (*ready.remarks, *ready.unasked(self.given, one=False))
+        return replace(report, notes=notes, unused_op=self.op if unused else None)
+
+    def tables_of(self, ready: Ready) -> Iterator[tuple[dict[str, Any], OpTable]]:
+        """Those tables of a file that the options ask for, with the operator that they do."""
+        for values in ready.cases(self.ranks, self.given):
+            table = ready.table(values)
+            op = self.op_for(table.operator is not None, alone=True)
+            yield values, table if op is None else with_op(table, op)
 
     def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:
         """The tables of the one schedule that is named, for all its cases, as far as they expand."""
         if len(paths) != 1:
             raise bad_option("--why looks at one schedule", help="name one: FILE or FILE::NAME")
         file, name = split_name(paths[0])
-        if is_table(file):
-            table, _ = self.table(file, name)
-            yield {"ranks": table.ranks, **table.params}, table
+        if is_ready(file):
+            yield from self.tables_of(read_ready(file, name))
             return
         from schedlang.expand import load_program
 
@@ -203,17 +213,8 @@ def targets(path: str) -> list[tuple[str, str | None]]:
         return [(file, name)]
     if name is not None:
         raise bad_option(f"{path}: {file} is a folder, and :: names a schedule of a file")
-    found = sorted(p for p in Path(file).rglob("*") if p.is_file() and (
-        p.suffix == ".sched" or (p.suffix == ".json" and _looks_like_a_table(p))))
+    found = sorted(p for p in Path(file).rglob("*") if p.is_file() and (p.suffix == ".sched" or looks_ready(p)))
     if not found:
-        raise SchedError(error("SL105", f"there is no schedule in {file}", help="schedules end in .sched"))
+        raise SchedError(error("SL105", f"there is no schedule in {file}",
+                               help="schedules end in .sched, op tables in .json, MSCCL files in .xml or .xml.gz"))
     return [(str(p), None) for p in found]
-
-
-def _looks_like_a_table(path: Path) -> bool:
-    """Whether a .json file in a folder says that it is an op table; others, such as counts, are none of ours."""
-    try:
-        with path.open("rb") as file:
-            return b'"schedlang-ops"' in file.read(4096)
-    except OSError:
-        return False

@@ -54,8 +54,8 @@ class Listed:
 
 def listed(reports: Iterable[Report], problems: Iterable[Diagnostic], root: str) -> list[Listed]:
     """The findings of the smallest case of each kind of failure of a schedule, and the errors of others in lines where
-    that has none; where no case fails its remarks; and what was wrong before there were schedules. Sorted by file,
-    line, column and code.
+    that has none; where no case fails its remarks; the notes on its file; and what was wrong before there were
+    schedules. Sorted by file, line, column and code.
 
     Of several kinds of failure that have an error in one place, the one with the fewest ranks tells of it. ``root``:
     the folder of the checkout.
@@ -77,6 +77,8 @@ def _user(d: Diagnostic, root: str) -> Location | None:
 def _of(report: Report) -> Iterator[Listed]:
     failures, tried = report.failures, len(report.cases) - len(report.with_status("skipped"))
     told: set[tuple[object, ...]] = set()
+    for d in report.notes:
+        yield Listed(d, report.file, report.schedule)
     for failure in failures:
         case = failure.smallest
         here = [d for d in case.diagnostics if _place(d) not in told]

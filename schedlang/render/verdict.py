@@ -38,6 +38,7 @@ def _lines(report: Report, full: bool, style: Style, width: int) -> Iterator[str
 
     proved, skipped = report.with_status("ok"), report.with_status("skipped")
     failures = report.failures
+    yield from findings([d for d in report.notes if full or d.severity == Severity.WARNING])
     for failure in failures[:MOST_FAILURES]:
         case = failure.smallest
         yield from findings(case.diagnostics)
@@ -189,6 +190,7 @@ def document(reports: Iterable[Report], diagnostics: Iterable[Diagnostic], sends
             "cases": [{"values": dict(c.values), "status": c.status, "facts": dict(c.facts),
                        "proofs": [{"name": p.name, "state": p.state, "detail": p.detail} for p in c.proofs],
                        "diagnostics": [json.diagnostic(d) for d in c.diagnostics]} for c in s.cases],
+            "diagnostics": [json.diagnostic(d) for d in s.notes],
         } for s in reports],
         "diagnostics": [json.diagnostic(d) for d in diagnostics],
     }
