@@ -111,6 +111,24 @@ _TEXT = (
         The message names the row and the field. `schedlang compile FILE --target json` writes a table that is
         right, to compare with; the format is described under "The op table" in the documentation.
         """),
+    _code(
+        "SL108", "bad-msccl", UNUSABLE, "An MSCCL file breaks the rules of the format.",
+        """
+        The file is not XML, lacks something, or says what cannot be: an id twice or left out, a step that is not
+        numbered by its place in the block, an unknown kind of step or buffer, a peer that there is not, a dependency
+        on a step that there is not, two blocks that send on one connection:
+
+            <tb id="0" send="1" recv="-1" chan="0"> ... </tb>
+            <tb id="1" send="1" recv="-1" chan="0"> ... </tb>     # which of the two is first?
+
+        Runtimes check some of this, refuse the file and use an algorithm of their own; the rest they do not check, and
+        hang or compute something else. A DOCTYPE is refused, too: no such file needs one, and the entities that it may
+        declare can grow without end.
+        """,
+        """
+        The message names the attribute and what it may be. Where a program wrote the file, mend that program: what
+        breaks these rules was not meant so.
+        """),
 )
 
 _NAMES = (
@@ -670,6 +688,17 @@ _REMARKS = (
         """
         Add numbers of like size: halving-doubling and trees do, rings and chains do not. Or hold the sums in a wider
         dtype: `run --accumulate float32`.
+        """),
+    _code(
+        "SL615", "not-understood", FAULTY, "Something in an MSCCL file that is not understood was left out.",
+        """
+        Writers of MSCCL files add attributes and elements of their own. What is not part of the format is left out,
+        as the runtimes leave it out; the verdict is on the rest. Each is named once, with its first place.
+
+            <step s="0" type="s" ... label="first"/>        # label says nothing to anybody
+        """,
+        """
+        Nothing is wrong, unless the name is a slip: `outofpalce`, for example, is another attribute than `outofplace`.
         """),
 )
 
