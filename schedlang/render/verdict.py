@@ -149,7 +149,9 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
                f"{least('received_bound')}; over one link: {facts['link_most']}")
         if "n" in facts:
             yield f"n: {facts['n']} on a rank"
-    if facts.get("least_depth"):
+    if "transport" in facts:
+        yield _depth_text(facts)
+    elif facts.get("least_depth"):
         yield f"needs {many('least_depth', 'message')} in flight per connection"
     if facts.get("peak_scratch"):
         yield f"scratch in use on a rank: {many('peak_scratch', 'chunk')}"
@@ -167,6 +169,14 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"in {facts['dtype']}: nothing is added up, so nothing overflows or is rounded"
     if facts.get("exact") is False:
         yield f"checked with random fingerprints: a wrong result passes with a probability below {facts['doubt']}"
+
+
+def _depth_text(facts: Mapping[str, Any]) -> str:
+    """How much buffering a schedule needs, beside what the transport it was written for has."""
+    least, whole = facts["least_depth"], facts.get("least_depth_whole", facts["least_depth"])
+    has = f"{facts['transport']} keeps {facts['transport_depth']} messages in flight per connection"
+    enough = f"{whole} {'is' if whole == 1 else 'are'} enough" if whole else "it would go through without buffering"
+    return f"{has}; {enough}" + (f", {least} where messages go chunk by chunk" if least != whole else "")
 
 
 def _not_judged(case: Case) -> Iterator[str]:

@@ -19,11 +19,12 @@ from schedlang.verify.dataflow import judge
 from schedlang.verify.ensures import ensured
 from schedlang.verify.lengths import elements, shorter_parts
 from schedlang.verify.remarks import remarks
-from schedlang.verify.sends import DEFAULT, Sends, depth_words
+from schedlang.verify.sends import DEFAULT, Sends, depth_words, its_own, on
 from schedlang.verify.steps import steps
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.order import Order, order
 from schedlang.verify.timing.rounds import critical_path
+from schedlang.verify.timing.slots import Slots, slots
 from schedlang.verify.useless import useless
 from schedlang.verify.values.carriers import Carriers, carriers
 from schedlang.verify.values.conditions import Conditions, conditions
@@ -80,10 +81,13 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
     """Prove a table right, or say what is wrong with it.
 
     A proof is judged where those before it make it meaningful: values only in an order that exists and is settled.
-    With ``require_agreement`` ranks that may end with different bits are an error. ``dtype``: say, too, what sums and
-    products do in this dtype, held in ``accumulate`` meanwhile; both are names (see :mod:`schedlang.running.dtypes`).
+    ``sends``: of a table that was written for a transport the default judges deadlock with what that offers (see
+    :func:`schedlang.verify.sends.on`). With ``require_agreement`` ranks that may end with different bits are an error.
+    ``dtype``: say, too, what sums and products do in this dtype, held in ``accumulate`` meanwhile; both are names (see
+    :mod:`schedlang.running.dtypes`).
     Raises SchedError SL803 for names that cannot be used.
     """
+    sends = on(table.transport, sends)
     report = _Report(table, sends, _arithmetic(dtype, accumulate))
     if not report.judge("form", legal.check(table)):
         return report.verdict("the table is not well-formed")
@@ -98,12 +102,12 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
         report.add("deadlock", stuck, "failed" if stuck else "not judged", "" if stuck else "transfers do not match")
         return report.verdict("transfers do not match")
     found = order(table, matched, sends)
-    model = "without buffering" if sends.rendezvous else depth_words(sends.depth)
-    report.judge("deadlock", deadlock.check(table, matched, found), model)
+    pieces = slots(table, matched)
+    report.judge("deadlock", deadlock.check(table, matched, found, pieces), _model(table, sends))
     if not found.complete:
         return report.verdict("the schedule does not come to its end")
     settled &= report.judge("races", races.check(table, found), depth_words(sends.depth))
-    report.facts |= _costs(table, matched, found)
+    report.facts |= _costs(table, matched, found, pieces)
     if table.collective.name == "barrier":
         report.judge("barrier", barrier.check(table, found), depth_words(sends.depth))
         if report.arithmetic is not None:
@@ -113,7 +117,7 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
         return report.verdict("values depend on timing")
     moving = carriers(table, matched, found, before_after.locations, ill)
     alone = int(matched.lanes.per_rank(table.ranks).max()) < 2
-    del matched, found, ill     # the walk needs their room
+    del matched, found, ill, pieces     # the walk needs their room
     _values(report, moving, before_after, alone, require_agreement)
     return report.verdict("")
 
@@ -159,13 +163,25 @@ class _Report:
         return Verdict(self.table, self.sends, proofs, tuple(self.diagnostics), self.facts)
 
 
-def _costs(table: OpTable, matched: Matching, found: Order) -> dict[str, Any]:
+def _model(table: OpTable, sends: Sends) -> str:
+    """How deadlock is judged, in words."""
+    words = depth_words(sends.deadlock_depth)
+    return f"{table.transport.name}: {words}" if table.transport and its_own(table.transport, sends) else words
+
+
+def _costs(table: OpTable, matched: Matching, found: Order, pieces: Slots | None) -> dict[str, Any]:
     """The facts that need no values."""
     costs: dict[str, Any] = {"rounds": critical_path(table, matched, found)}
     limit = facts.bounds(table.collective.name, table.ranks)
     if limit.rounds is not None:
         costs["rounds_bound"] = limit.rounds
-    return {**costs, **facts.traffic(table), "least_depth": deadlock.least_depth(table, matched, found)}
+    least = deadlock.least_depth(table, matched, found)
+    if table.transport is not None:
+        costs |= {"transport": table.transport.name, "transport_depth": table.transport.depth}
+    if pieces is not None:
+        costs["least_depth_whole"] = least
+        least = deadlock.least_depth(table, matched, found, pieces)
+    return {**costs, **facts.traffic(table), "least_depth": least}
 
 
 def _values(report: _Report, moving: Carriers, before_after: Conditions, alone: bool, require_agreement: bool) -> None:

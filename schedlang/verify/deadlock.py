@@ -14,11 +14,12 @@ from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.words import standing
 from schedlang.ops import Op
 from schedlang.verify import words
-from schedlang.verify.sends import depth_words
+from schedlang.verify.sends import depth_words, its_own
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
 from schedlang.verify.timing.order import Order
 from schedlang.verify.timing.order import order as make_order
+from schedlang.verify.timing.slots import Slots
 
 STARTS = 64
 """From so many places a shortest circle is sought."""
@@ -38,31 +39,47 @@ class Wait:
     cause: int
 
 
-def check(table: OpTable, matching: Matching, order: Order) -> list[Diagnostic]:
+def check(table: OpTable, matching: Matching, order: Order, pieces: Slots | None = None) -> list[Diagnostic]:
     """SL305 with the shortest circle found. Nothing where all that is stuck waits, in the end, for an operation without
-    partner: that is for the matching to report."""
-    if order.deadlock_free:
-        return []
+    partner: that is for the matching to report. ``pieces``: the messages of several chunks chunk by chunk, judged where
+    whole messages come to their end and the model is that of the table's transport."""
     depth = order.sends.deadlock_depth
-    graph = order.graph if depth == order.sends.depth else build(table, matching, depth)
-    circle = shortest_circle(graph)
-    return [_finding(table, matching, order, circle, _stuck(graph))] if circle else []
+    if not its_own(table.transport, order.sends):
+        pieces = None
+    if not order.deadlock_free:
+        graph = order.graph if depth == order.sends.depth else build(table, matching, depth)
+        circle = shortest_circle(graph)
+        return [_finding(table, matching, order, circle, _stuck(graph), pieces)] if circle else []
+    if pieces is None:
+        return []
+    graph = pieces.graph(depth)
+    if graph.complete:
+        return []
+    circle = [Wait(int(pieces.row[w.row]), int(pieces.row[w.cause])) for w in shortest_circle(graph)]
+    return [_finding(table, matching, order, circle, _stuck(graph), pieces, split=True)]
 
 
-def least_depth(table: OpTable, matching: Matching, order: Order | None = None) -> int | None:
+def least_depth(table: OpTable, matching: Matching, order: Order | None = None,
+                pieces: Slots | None = None) -> int | None:
     """The least number of messages a connection must hold so that the execution comes to its end; 0: none (rendezvous
-    is enough); None: no number is enough. Exact: what completes with N completes with N + 1."""
+    is enough); None: no number is enough. Exact: what completes with N completes with N + 1. ``pieces``: where messages
+    of several chunks may go chunk by chunk; it is then so many pieces."""
     order = order or make_order(table, matching)
     if order.completes(0):
         return 0
     if not order.completes(None):
         return None
-    low, high, most = 0, 1, int(matching.message.max()) + 1  # with so much room no send waits
-    while high < most and not order.completes(high):
+
+    def completes(depth: int) -> bool:
+        return order.completes(depth) if pieces is None else pieces.graph(depth).complete
+
+    message = matching.message if pieces is None else pieces.matching.message
+    low, high, most = 0, 1, int(message.max()) + 1  # with so much room no send waits
+    while high < most and not completes(high):
         low, high = high, min(2 * high, most)  # the least depth is mostly small
     while high - low > 1:
         middle = (low + high) // 2
-        if order.completes(middle):
+        if completes(middle):
             high = middle
         else:
             low = middle
@@ -184,32 +201,47 @@ def _circle_through(waits: dict[int, list[tuple[int, int]]], start: int, bound: 
     return [], looked
 
 
-def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[Wait], stuck: int) -> Diagnostic:
+def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[Wait], stuck: int,
+             pieces: Slots | None, *, split: bool = False) -> Diagnostic:
+    """``split``: they wait only where messages go chunk by chunk."""
     first = min(range(len(circle)), key=lambda k: (int(table.rank[circle[k].row]), int(table.step[circle[k].row])))
     circle = [*circle[first:], *circle[:first]]
     depth = order.sends.deadlock_depth
-    least = least_depth(table, matching, order)
+    least = least_depth(table, matching, order, pieces)
     notes = [Note(_hop(table, wait, circle[(k + 1) % len(circle)]), table.origin(wait.row)[0])
              for k, wait in enumerate(circle) if k < SHOWN or k == len(circle) - 1]
     if len(circle) > SHOWN + 1:
         notes.insert(SHOWN, Note(f"... and so on, {len(circle) - SHOWN - 1} more"))
+    if split:
+        notes.append(Note("whole messages would go through; one too large for a slot goes chunk by chunk, and each "
+                          "chunk then takes a slot"))
     if depth is not None:
+        enough = depth_words(least) if pieces is None else depth_words(least, "chunk")
         notes.append(Note("no amount of buffering would help" if least is None else
-                          f"it would go through {depth_words(least)}, but no transport has to offer that"))
+                          f"it would go through {enough}, {_offered(table, least)}"))
     ranks = sorted({int(table.rank[wait.row]) for wait in circle})
     who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}{', ...' if len(ranks) > 8 else ''}"
     what = "an operation waits for itself" if len(circle) == 1 else (
         f"{len(circle)} operations wait for each other in a circle")
+    model = depth_words(depth, "chunk" if split else "message")
     row = circle[0].row
     rest = "1 lane (stream of a rank) never comes" if stuck == 1 else f"{stuck} lanes (streams of a rank) never come"
     return at_row(error(
         "SL305",
-        f"{what} ({depth_words(depth)}), on {who}, beginning with {words.sentence(table, row)}; {rest} to an end",
+        f"{what} ({model}), on {who}, beginning with {words.sentence(table, row)}; {rest} to an end",
         notes=notes, help=_help(table, circle, least),
         circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]),
                  "stream": table.streams[int(table.stream[w.row])], "step": int(table.step[w.row])}
                 for w in circle[:64]],
         length=len(circle), least_depth=least), table, *(wait.row for wait in circle))
+
+
+def _offered(table: OpTable, least: int) -> str:
+    """Whether so much buffering can be had, to follow how much would do."""
+    if table.transport is None:
+        return "but no transport has to offer that"
+    name, depth = table.transport.name, table.transport.depth
+    return f"and {name} offers {depth}" if least <= depth else f"but {name} offers no more than {depth}"
 
 
 def _hop(table: OpTable, wait: Wait, following: Wait) -> str:

@@ -10,6 +10,7 @@ from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.verify import deadlock, matching, races
 from schedlang.verify.sends import Sends
 from schedlang.verify.timing.order import order
+from schedlang.verify.timing.slots import slots
 
 
 def without(table: OpTable, gone: Array, unstored: Array) -> OpTable:
@@ -41,4 +42,5 @@ def settled(table: OpTable, sends: Sends) -> bool:
     if any(d.severity == Severity.ERROR for d in matched.diagnostics):
         return False
     found = order(table, matched, sends)
-    return found.complete and not deadlock.check(table, matched, found) and not races.check(table, found)
+    stuck = deadlock.check(table, matched, found, slots(table, matched))
+    return found.complete and not stuck and not races.check(table, found)

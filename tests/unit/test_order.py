@@ -269,9 +269,9 @@ def test_least_depth(k):
         b("recv", peer=0)
     t = table(2, a, b)
     assert deadlock.least_depth(t, match(t)) == k
-    assert [d.code for d in everything(t, Sends(False, k))] == []
+    assert [d.code for d in everything(t, Sends(k, k))] == []
     if k > 1:
-        assert only(t, Sends(False, k - 1)).code == "SL305"
+        assert only(t, Sends(k - 1, k - 1)).code == "SL305"
 
 
 def test_a_wait_that_closes_a_circle():

@@ -126,7 +126,7 @@ def test_shared_connections(model):
         if not ambiguous:
             for rows in (next(iter(group)) for group in orders.values()):
                 assert [int(found.message[row]) for row in rows] == list(range(len(rows)))
-            assert order(table, found, Sends(False, sends.depth)).complete == oracle.finished(finals[0])
+            assert order(table, found, Sends(sends.depth, sends.depth)).complete == oracle.finished(finals[0])
         outcomes[ambiguous] += 1
     assert min(outcomes[False], outcomes[True]) > 20, outcomes
 

@@ -25,7 +25,7 @@ def tables():
 def test_what_is_posted_and_done_is_what_can_happen(tables, depth):
     stuck = 0
     for table in tables:
-        sends = Sends(False, depth)
+        sends = Sends(depth, depth)
         matched = matching.match(table, sends)
         if matched.diagnostics:     # which message is which may depend on timing
             continue
@@ -42,7 +42,7 @@ def test_what_is_posted_and_done_is_what_can_happen(tables, depth):
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_verdicts_do_not_change(tables, depth, monkeypatch):
-    sends = Sends(depth == 0, depth)
+    sends = Sends(depth, depth)
     expected = [verify(table.with_columns(number=None), sends=sends) for table in tables]
 
     def played(table, lanes, guess, sends):

@@ -87,8 +87,8 @@ def test_least_depth_between_powers_of_two(k):
              for step, row in enumerate([rows[k], *rows[:k], *rows[k + 1:]])]
     table = allreduce(rows, 2)
     assert deadlock.least_depth(table, match(table)) == k
-    assert "SL305" not in [d.code for d in verify(table, sends=Sends(False, k)).diagnostics]
-    assert the(verify(table, sends=Sends(False, k - 1)), "SL305")
+    assert "SL305" not in [d.code for d in verify(table, sends=Sends(k, k)).diagnostics]
+    assert the(verify(table, sends=Sends(k - 1, k - 1)), "SL305")
 
 
 def test_of_a_long_circle_the_beginning_and_the_end_are_told():
@@ -102,9 +102,9 @@ def test_of_a_long_circle_the_beginning_and_the_end_are_told():
 def test_nothing_comes_before_what_never_comes():
     table = case("cycle_send_then_recv", 4)
     send, receive = np.flatnonzero((table.rank == 0) & (table.op <= Op.REDUCE_RECV)).tolist()
-    chain = [(h.kind, h.before, h.after) for h in why.path(table, match(table), send, receive, Sends(False, None))]
+    chain = [(h.kind, h.before, h.after) for h in why.path(table, match(table), send, receive, Sends(None, None))]
     assert chain == [("lane", send, receive)]
-    assert why.path(table, match(table), send, receive, Sends(False, 0)) is None
+    assert why.path(table, match(table), send, receive, Sends(0, 0)) is None
 
 
 def test_what_never_happens_does_not_race():

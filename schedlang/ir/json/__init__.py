@@ -42,6 +42,7 @@ def pieces(table: OpTable) -> Iterator[str]:
         "params": {name: _plain(value) for name, value in table.params.items()},
         "collective": _collective(table, file),
         "buffers": [{"name": b.name, "chunks": b.chunks, "place": b.place} for b in table.buffers],
+        **({"transport": {"name": table.transport.name, "depth": table.transport.depth}} if table.transport else {}),
     }
     yield "{" + ",\n ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()) + ',\n "ops": ['
     for start in range(0, len(table), _BLOCK):

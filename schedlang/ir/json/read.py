@@ -12,7 +12,7 @@ from schedlang.diagnostics import SchedError
 from schedlang.ir import legal
 from schedlang.ir.buffers import STANDARD, standard_buffers
 from schedlang.ir.json.text import INT64, Bad, Reader, integer, list_in, member, name_in, object_in, place_in, shown
-from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, Ensures, OpTable, Site
+from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, Ensures, OpTable, Site, Transport
 from schedlang.ops import COLLECTIVES, REDUCE_OPS, Op
 from schedlang.source import Location, Place
 
@@ -82,6 +82,7 @@ def _table(top: dict[str, Any], rows: list[tuple[int, Any]], reader: Reader) -> 
     params = object_in(top.get("params", {}), "params")
     for name, value in params.items():
         _parameter(value, f"the parameter {name_in(name, 'a parameter')}")
+    transport = None if top.get("transport") is None else _transport(object_in(top["transport"], "transport"))
     member(top, "ops")
     columns = _Rows(buffers, file, reader)
     for i, (offset, row) in enumerate(rows):
@@ -89,7 +90,13 @@ def _table(top: dict[str, Any], rows: list[tuple[int, Any]], reader: Reader) -> 
         columns.add(i, row)
     reader.at = 0
     return OpTable(name=name_in(member(top, "schedule"), "schedule"), ranks=ranks, params=params, collective=collective,
-                   chunks=chunks, buffers=buffers, **columns.finish(), location=Place(reader.path, 1))
+                   chunks=chunks, buffers=buffers, transport=transport, **columns.finish(),
+                   location=Place(reader.path, 1))
+
+
+def _transport(form: dict[str, Any]) -> Transport:
+    return Transport(name_in(member(form, "name"), "the name of the transport"),
+                     integer(member(form, "depth"), "depth of the transport", 1))
 
 
 def _parameter(value: Any, name: str) -> None:

@@ -26,6 +26,8 @@ def header(table: OpTable) -> str | None:
         return f"root is {c.root}; {c.name} needs one of the ranks 0 to {table.ranks - 1}"
     if not 0 <= table.chunks <= MANY:
         return f"chunks is {table.chunks}"
+    if table.transport is not None and not 1 <= table.transport.depth <= MANY:
+        return f"the transport holds {table.transport.depth} messages; it is at least 1"
     return _counts(table) or _buffers(table) or _ensures(table) or _columns(table)
 
 

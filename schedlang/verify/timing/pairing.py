@@ -38,7 +38,7 @@ def _unsettled(table: OpTable, lanes: Lanes, ends: Connections, sends: Sends) ->
     """Rows that follow each other at an end and whose posts nothing orders, among those that are posted at all; and
     whether all are, at ends that lanes share."""
     matching = Matching(pair(table, ends), (), False, lanes, table, ends)
-    found: Order = order(table, matching, Sends(False, sends.depth))
+    found: Order = order(table, matching, Sends(sends.depth, sends.depth))
     pairs = []
     for rows, of in ((ends.sends, ends.of_send), (ends.receives, ends.of_receive)):
         follows = (of[1:] == of[:-1]) & (lanes.lane[rows[1:]] != lanes.lane[rows[:-1]])
