@@ -100,8 +100,16 @@ def _snippet(location: Location | None, style: Style, kind: str, columns: int,
     yield f" {margin} {bar} {' ' * at}{style(kind, '^' * length)}"
 
 
+_REACH = 8
+"""How far from the start of a span a line is looked at, in times the columns that there are."""
+
+
 def _window(line: str, start: int, length: int, columns: int) -> tuple[str, int, int]:
     """The part of a line that fits into ``columns`` round the span, as (text, column of the span, its columns)."""
+    start = min(start, len(line))
+    before = max(0, start - _REACH * columns)       # a file may be one line: nobody looks at what is far away
+    after = len(line) > start + _REACH * columns
+    line, start = line[before : start + _REACH * columns], start - before
     cells: list[str] = []
     starts: list[int] = []
     at = 0
@@ -110,7 +118,6 @@ def _window(line: str, start: int, length: int, columns: int) -> tuple[str, int,
         cells.append(printable(char, at))
         at += char_width(char, at)
     starts.append(at)
-    start = min(start, len(line))
     end = min(max(start + length, start + 1), len(line))
     first, last = 0, len(line)
     if at > columns:
@@ -119,8 +126,8 @@ def _window(line: str, start: int, length: int, columns: int) -> tuple[str, int,
             first += 1
         while starts[last] - starts[first] > columns - 2:
             last -= 1
-    left = "…" if first else ""
-    right = "…" if last < len(line) else ""
+    left = "…" if first or before else ""
+    right = "…" if last < len(line) or after else ""
     text = left + "".join(cells[first:last]) + right
     column = len(left) + starts[start] - starts[first]
     under = starts[min(end, last)] - starts[start] if end > start else 1

@@ -24,6 +24,11 @@ def parse(source: Source) -> tuple[File | None, list[Diagnostic]]:
         return None, [error("SL101", "this is JSON, not the text of a schedule", Span(source, *found.span(1)),
                             help="op tables, whose names end in .json, are for verify, run, show and compile; only a "
                                  ".sched file can be imported or formatted")]
+    if found := re.match(r"\s*(<)[?!A-Za-z]", source.text):
+        return None, [error("SL101", "this is XML, not the text of a schedule", Span(source, *found.span(1)),
+                            help="MSCCL files, whose names end in .xml or .xml.gz, are for verify, run, show, diff and "
+                                 "compile, which makes a schedule of one with --target sched; only a .sched file can be "
+                                 "imported or formatted")]
     tokens = lex(source)
     file, diagnostics = _parse(tokens, "file")
     return (replace(file, comments=tuple(tokens.comments)) if isinstance(file, File) else None), diagnostics

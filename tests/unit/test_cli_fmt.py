@@ -1,5 +1,6 @@
 """`schedlang fmt`: which files it touches, what it says, how it ends."""
 
+import gzip
 import io
 import os
 import sys
@@ -103,3 +104,18 @@ def test_a_folder_that_cannot_be_written(folder, capsys):
     finally:
         folder.chmod(0o700)
     assert "SL807" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ['<algo name="a">', '<?xml version="1.0"?>\n<algo/>', "\n  <!-- by hand -->"])
+def test_xml_is_not_formatted(folder, capsys, text):
+    (folder / "ring.xml").write_text(text)
+    assert main(["fmt", "ring.xml"]) == 2 and (folder / "ring.xml").read_text() == text
+    said = capsys.readouterr().err
+    assert "error[SL101] syntax-error: this is XML" in said and "--target sched" in said and said.count("error[") == 1
+
+
+def test_what_is_compressed_is_not_formatted(folder, capsys):
+    (folder / "ring.xml.gz").write_bytes(gzip.compress(b"<algo/>"))
+    assert main(["fmt", "ring.xml.gz"]) == 2
+    said = capsys.readouterr().err
+    assert "error[SL105] unreadable: ring.xml.gz is compressed, not text" in said and "gunzip ring.xml.gz" in said

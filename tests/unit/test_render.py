@@ -1,8 +1,10 @@
 """Findings as text and as JSON."""
 
 import json
+import time
 
 import numpy as np
+import pytest
 
 from schedlang.diagnostics import Note, error, note, warning
 from schedlang.render import json as as_json
@@ -66,6 +68,21 @@ def test_caret_under_tabs_and_wide_characters():
     found = lines(error("SL201", "unknown", span("bad", source)))
     assert found[1] == " 1 |     let 漢字 = bad"
     assert width(found[2][:found[2].index("^")]) == width(found[1][:found[1].index("bad")])
+
+
+@pytest.mark.parametrize("length", [90, 140, 100_000, 2_000_000])
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_a_line_of_any_length_is_shown_round_the_place_and_at_once(length, share):
+    """A file that a program has written may be a single line."""
+    text = ("<abcdefgh>" * (length // 10))[:length]
+    at = min(int(length * share) // 10 * 10, length - 10)
+    found = error("SL103", "bad", Span(Source("f", text), at, at + 10))
+    begun = time.process_time()
+    for _ in range(50):
+        _, line, under = render([found], color=False, width=100).splitlines()
+    assert time.process_time() - begun < 0.5
+    assert len(line) <= 100 and line[under.index("^"):under.rindex("^") + 1] == "<abcdefgh>"
+    assert (line.startswith(" 1 | …"), line.endswith("…")) == (length > 100 and share > 0, length > 100 and share < 1)
 
 
 def test_caret_at_the_end_of_the_text():
