@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 def load(path: str | Path, ranks: int | None = None, **params: Any) -> Schedule:
     """Read a schedule and expand it for one size.
 
-    ``path``: a ``.sched`` file, ``FILE::NAME`` for one schedule of several, or an op table in JSON. ``ranks``: the
-    world size, needed unless the schedule computes it or has a default for it. ``params``: its other parameters:
-    integers, booleans, names of things as strings, lists, matrices as nested lists or NumPy arrays.
+    ``path``: a ``.sched`` file, ``FILE::NAME`` for one schedule of several, an op table in JSON, or MSCCL XML
+    (``.xml``, ``.xml.gz``). ``ranks``: the world size, needed unless the schedule computes it or has a default for it.
+    ``params``: its other parameters: integers, booleans, names of things as strings, lists, matrices as nested lists
+    or NumPy arrays. Of an MSCCL file ``inplace`` says which of its two uses is meant: in place, where it is for that.
 
     A parameter that is not given has its default. One without a default has its value in the first case of the
     `verify` line that has ``ranks`` ranks and that no `require` excludes; :attr:`Schedule.params` tells which.

@@ -36,7 +36,8 @@ def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str
             max_ops: int | None, output: str | None) -> int:
     """Write a schedule in another form.
 
-    FILE is a schedule or an op table in JSON. Nothing is proved here: see `schedlang verify`.
+    FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Nothing is proved here: see `schedlang
+    verify`.
 
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.

@@ -48,12 +48,12 @@ def command(a: str, b: str, ranks: str | None, parameters: tuple[str, ...], op: 
             output: str | None) -> int:
     """Compare two schedules: do they do the same, and what does each cost?
 
-    A and B are a schedule file, FILE::NAME, or an op table in JSON each. Says the strongest of: the same operations;
-    the same results to the bit; the same results, but added up in another order; different, and where first. Then
-    what each costs, and the lines of its critical path.
+    A and B are a schedule file, FILE::NAME, an op table in JSON, or MSCCL XML each. Says the strongest of: the same
+    operations; the same results to the bit; the same results, but added up in another order; different, and where
+    first. Then what each costs, and the lines of its critical path.
 
-    -p gives a parameter to both, as far as they have it. What is not given has its default; where the other side is a
-    table in JSON, the table's value.
+    -p gives a parameter to both, as far as they have it. What is not given has its default; where the other side is
+    expanded already, as JSON and XML are, the value there.
 
     Exit status: 0 the same, 1 different or faulty, 2 unusable input.
     """

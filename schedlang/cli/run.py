@@ -55,7 +55,8 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
             output: str | None, as_json: bool) -> int:
     """Execute a schedule on real arrays, all ranks in this process.
 
-    FILE is a schedule or an op table in JSON. Shows the time, and bandwidths as nccl-tests defines them.
+    FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Shows the time, and bandwidths as nccl-tests
+    defines them.
 
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.

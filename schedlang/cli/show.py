@@ -32,8 +32,8 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
             rank: int | None, steps: str | None, form: str, output: str | None) -> int:
     """Draw step by step who holds what.
 
-    FILE is a schedule or an op table in JSON. Everything that can happen at once is one step of the picture, and
-    connections buffer without limit. What is wrong with the schedule is said above it.
+    FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Everything that can happen at once is one
+    step of the picture, and connections buffer without limit. What is wrong with the schedule is said above it.
 
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.

@@ -45,9 +45,10 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
             why: tuple[str, str] | None, style_name: str, file: str | None) -> int:
     """Prove schedules right, or show what is wrong with them.
 
-    PATH is a schedule file, FILE::NAME for one schedule of several, an op table in JSON, or a folder: then every
-    schedule in it. A parameter that is not given has the values of the schedule's `verify` line, else its default;
-    without either 2 to 8 ranks are tried.
+    PATH is a schedule file, FILE::NAME for one schedule of several, an op table in JSON, MSCCL XML (.xml, .xml.gz), or
+    a folder: then every schedule in it. A parameter that is not given has the values of the schedule's `verify` line,
+    else its default; without either 2 to 8 ranks are tried. MSCCL files are judged in place and out of place, as far
+    as they are for it, by what their protocol has in flight.
     """
     from schedlang.cli.progress import Progress
     from schedlang.cli.verdicts import Output
