@@ -193,8 +193,8 @@ _NAMES = (
         """
         Every parameter without a default needs a value, from `--ranks`, from `-p NAME=VALUE`, or from the schedule's
         `verify` line; only `verify` takes the number of ranks from there. Where the schedule computes its size (`ranks
-        nodes * gpus`), `--ranks 8` picks those values of the `verify` line that give 8 ranks. An op table in JSON is
-        expanded already and takes no other values.
+        nodes * gpus`), `--ranks 8` picks those values of the `verify` line that give 8 ranks. An op table in JSON
+        and an MSCCL file are expanded already and take no other values than those that they are for.
         """,
         """
         Give the value (`-p gpus=4`), correct its name, or add values to the `verify` line:
@@ -582,7 +582,8 @@ _REMARKS = (
             schedule chain(ranks, root):
                 verify ranks in 2..9, root in [0, ranks - 1]        # root = 0
 
-        Counts that are not given are made up, uneven and with zeros.
+        Counts that are not given are made up, uneven and with zeros. Of an MSCCL file that is for use in place and out
+        of place the former is taken; where it does not say which rank is the root, rank 0 is.
         """,
         """
         Nothing is wrong. `-p NAME=VALUE` gives another value, `-p NAME=@FILE` counts.
