@@ -126,7 +126,8 @@ class Site:
     ``names`` are the loop variables from the outermost in; ``values[k]`` is the value of the k-th: an int where it is
     the same in all turns, else an array over the turns. ``parent``: the `use` statement that brought this site in, as
     (site number, turn). ``location`` is None only for rows made by a program without saying where. ``use``: what the
-    place brings in, where it is a `use` statement.
+    place brings in, where it is a `use` statement. ``called``: what the source itself calls the place of its rows in
+    their rank, where that says more than stream and step: ``block 3, step 5``.
     """
 
     location: Location | None
@@ -134,6 +135,7 @@ class Site:
     values: tuple[int | Array, ...] = ()
     parent: tuple[int, int] | None = None
     use: Use | None = None
+    called: str | None = None
 
     def loop_values(self, turn: int) -> dict[str, int]:
         """The values of the loop variables in one turn, outermost first."""

@@ -49,10 +49,10 @@ def chunks_text(table: OpTable, buffer: int, chunk: int, count: int = 1) -> str:
 
 def event_text(table: OpTable, row: int) -> str:
     """The event of a row: ``staged[3]``, ``staged[3, 0]``. The one with index 0 goes by its bare name unless the source
-    writes the index."""
+    writes the index, or has names of its own for what a row does."""
     event = int(table.event[row])
     name, indices = table.events[event], table.event_indices[event]
-    if indices == (0,):
+    if indices == (0,) and not table.sites[int(table.site[row])].called:
         at = table.origin(row)[0]
         indices = indices if isinstance(at, Span) and _INDEXED.match(at.text) else ()
     return name + (f"[{', '.join(map(str, indices))}]" if indices else "")
@@ -82,9 +82,16 @@ def lane_text(table: OpTable, row: int) -> str:
 
 
 def standing(table: OpTable, row: int) -> str:
-    """Where a row stands: ``rank 2, stream wire, step 3``; the stream is left out where there is only one."""
-    stream = f", stream {table.streams[int(table.stream[row])]}" if len(table.streams) > 1 else ""
-    return f"rank {int(table.rank[row])}{stream}, step {int(table.step[row])}"
+    """Where a row stands: ``rank 2, stream wire, step 3``; the stream is left out where there is only one. As the
+    source calls it, where that has names of its own: ``rank 2, block 0, step 3``."""
+    called = table.sites[int(table.site[row])].called
+    stream = f"stream {table.streams[int(table.stream[row])]}, " if len(table.streams) > 1 and not called else ""
+    return f"rank {int(table.rank[row])}, {stream}{step_text(table, row)}"
+
+
+def step_text(table: OpTable, row: int) -> str:
+    """``step 3``, or as the source calls it: ``block 0, step 3``."""
+    return table.sites[int(table.site[row])].called or f"step {int(table.step[row])}"
 
 
 def turn_text(table: OpTable, row: int) -> str:

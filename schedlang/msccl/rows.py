@@ -207,7 +207,7 @@ class Sites(Sequence[Site]):
             raise IndexError(index)
         index %= len(self)
         if index >= steps:
-            return Site(plan.span(int(plan.copy_at[index - steps])))
+            return Site(plan.span(int(plan.copy_at[index - steps])), called="copies")
         block = int(plan.block[index])
-        turn = int(plan.block_id[block]), int(plan.s[index])
-        return Site(plan.span(int(plan.step_at[index])), ("tb", "step"), turn)
+        called = f"block {int(plan.block_id[block])}, step {int(plan.s[index])}"
+        return Site(plan.span(int(plan.step_at[index])), called=called)

@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.diagnostics import SchedError, error
+from schedlang.diagnostics import Diagnostic, SchedError, error, note
 from schedlang.ir.buffers import standard_buffers
-from schedlang.ir.table import Buffer, Collective, Ensures, OpTable, Transport
+from schedlang.ir.origin import at_row
+from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable, Transport
+from schedlang.ir.words import chunks_text, standing
 from schedlang.msccl.plan import Plan
 from schedlang.msccl.rows import Places, rows
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
 
 DEPTH = {"LL": 8, "LL128": 8, "Simple": 2}
 """How many messages each protocol has in flight on a connection."""
+
+SHOWN = 10
+"""So many operations that overlap with themselves are told one by one; the last counts those left out."""
 
 COLLECTIVE = {"reducescatter": "reduce_scatter", **{name: name for name in (
     "allreduce", "allgather", "alltoall", "reduce", "broadcast", "reduce_scatter", "gather", "scatter")}}
@@ -37,26 +42,43 @@ def root_of(plan: Plan, root: int | None = None) -> int | None:
     """The root that a table of this plan has: the one asked for, else the one that the file names, else 0; None where
     the collective has none. (Runtimes do not look: whoever calls says the root, and the file must be for that one.)
 
-    Raises SchedError SL205 for a root that there is not, or where there is none."""
+    Raises SchedError SL206 for a root that there is not, or where there is none."""
     name = COLLECTIVE.get(plan.coll)
     if name is None or not COLLECTIVES[name].rooted:
         if root is not None:
-            raise SchedError(error("SL205", f"{plan.coll} has no root", plan.span(plan.at), help="leave the root out"))
+            raise SchedError(error("SL206", f"{plan.coll} has no root", plan.span(plan.at), help="leave the root out"))
         return None
     if root is None:
         written = plan.attributes.get("root", "")
         root = int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else 0
     if not 0 <= root < plan.ranks:
-        raise SchedError(error("SL205", f"the root is rank {root}, but there are {plan.ranks} ranks",
+        raise SchedError(error("SL206", f"the root is rank {root}, but there are {plan.ranks} ranks",
                                plan.span(plan.at), help=f"take one of 0 to {plan.ranks - 1}"))
     return root
+
+
+def notes(plan: Plan, root: int | None = None) -> tuple[Diagnostic, ...]:
+    """What a verdict on the plan's tables rests on, as notes: the plan's own remarks, a collective of which nothing is
+    known (SL615), a root that nobody said (SL606). ``root``: the one asked for."""
+    found = list(plan.remarks)
+    at = plan.span(plan.at)
+    if plan.coll not in COLLECTIVE:
+        found.append(note(
+            "SL615", f'coll="{plan.coll}" does not say what must hold at the end, so no result is judged: only that '
+            "transfers match, nothing waits for ever, nothing races and nothing unwritten is read", at,
+            help="whole inputs are taken to be there at the beginning", coll=plan.coll))
+    assumed = root_of(plan, root)
+    if root is None and assumed is not None and "root" not in plan.attributes:
+        found.append(note("SL606", f"the root is taken to be rank {assumed}: an MSCCL file does not name it, whoever "
+                          "calls does", at, help="say another with -p root=R", root=assumed))
+    return tuple(found)
 
 
 def table(plan: Plan, inplace: bool, *, root: int | None = None) -> OpTable:
     """The op table of a plan used in place or out of place.
 
     ``root``: see :func:`root_of`. Raises SchedError: SL108 where the number of chunks does not fit the collective,
-    SL205 for a root that there is not.
+    SL206 for a root that there is not, SL401 for operations that overlap with themselves.
     """
     root = root_of(plan, root)
     collective, chunks, buffers = _header(plan, inplace, root)
@@ -64,9 +86,32 @@ def table(plan: Plan, inplace: bool, *, root: int | None = None) -> OpTable:
     params: dict[str, Any] = {"inplace": inplace}
     if root is not None:
         params["root"] = root
-    return OpTable(
+    made = OpTable(
         name=plan.name, ranks=plan.ranks, params=params, collective=collective, chunks=chunks, buffers=buffers,
         **rows(plan, where), location=plan.span(plan.at), transport=Transport(plan.proto, DEPTH[plan.proto]))
+    found = _overlaps(made)
+    if found:
+        raise SchedError(found)
+    return made
+
+
+def _overlaps(made: OpTable) -> list[Diagnostic]:
+    """SL401 for operations on several chunks that write what they have yet to read, or the other way round: a table's
+    operation reads everything before it writes, but a block's threads go over the chunks together, in no order."""
+    apart = np.abs(made.chunk - made.from_chunk)
+    same = (made.buffer == made.from_buffer) & (made.buffer != NONE)
+    rows = np.flatnonzero(same & (apart > 0) & (apart < made.count)).tolist()
+    found = []
+    for k, row in enumerate(rows[:SHOWN]):
+        count = int(made.count[row])
+        reads, writes = (chunks_text(made, int(made.buffer[row]), int(column[row]), count)
+                         for column in (made.from_chunk, made.chunk))
+        found.append(at_row(error(
+            "SL401", f"{standing(made, row)} reads {reads} and writes {writes} at once, so whether it reads what it "
+            "has written depends on timing",
+            help="let the two not overlap, or move the chunks one by one, in steps of their own",
+            count=len(rows) - k if k == SHOWN - 1 else 1, row=row), made, row))
+    return found
 
 
 # The header ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.words import standing
+from schedlang.ir.words import standing, step_text
 from schedlang.ops import Op
 from schedlang.verify import words
 from schedlang.verify.sends import depth_words, its_own
@@ -250,7 +250,7 @@ def _hop(table: OpTable, wait: Wait, following: Wait) -> str:
     awaited = f"\"{words.operation(table, cause)}\" on {standing(table, cause)}"
     text = f"{words.sentence(table, row)} waits for {awaited}"
     if table.step[cause] != table.step[following.row] or table.stream[cause] != table.stream[following.row]:
-        text += f", which comes after step {int(table.step[following.row])}"
+        text += f", which comes after {step_text(table, following.row)}"
     return text
 
 

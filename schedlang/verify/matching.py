@@ -10,7 +10,7 @@ from schedlang.diagnostics import Diagnostic, Note, error
 from schedlang.ir.legal.blocks import BLOCK
 from schedlang.ir.origin import at_row, came_from
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.ir.words import counted
+from schedlang.ir.words import counted, step_text
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
 from schedlang.verify.sends import DEFAULT, Sends
@@ -181,7 +181,7 @@ def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: st
     if help is None:
         verbs = ("receive", "send") if sending else ("send", "receive")
         help = f"let rank {peer} {verbs[0]} it, or drop the {verbs[1]}"
-    found = error(code, f"{what} this {'send' if sending else 'receive'} of rank {rank}, step {int(table.step[row])}: "
+    found = error(code, f"{what} this {'send' if sending else 'receive'} of rank {rank}, {step_text(table, row)}: "
                         f"{words.operation(table, row)}{where}; {tally}",
                   notes=note, help=help, count=times, row=row, rank=rank, peer=peer, sent=sent, received=taken)
     return at_row(found, table, row)
