@@ -73,12 +73,12 @@ def test_each_link_is_what_it_says(model):
             now, hops = a, why.path(table, found, a, b, sends)
             for hop in hops or ():
                 # Within a step no link is told, but for a receive and what passes it on.
-                assert hop.before == now or step[hop.before] == step[now] and table.of[hop.before] != now
+                assert hop.before == now or (step[hop.before] == step[now] and table.of[hop.before] != now)
                 is_of = kind(table, found, sends, hop.before, hop.after)
                 assert hop.kind == is_of or (hop.kind, is_of) == ("lane", "head")
                 kinds[hop.kind] += 1
                 now = hop.after
-            assert not hops or now == b or step[now] == step[b] and table.of[b] != now
+            assert not hops or now == b or (step[now] == step[b] and table.of[b] != now)
     assert set(kinds) == MODELS[model], kinds
 
 
