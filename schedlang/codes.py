@@ -703,6 +703,108 @@ _REMARKS = (
         """),
 )
 
+_RUNTIMES = (
+    _code(
+        "SL701", "over-limit", FAULTY, "A file has more of something than the runtime has room for.",
+        """
+        `verify --runtime` compares an MSCCL file with what the runtime that is to read it was built for: steps of a
+        block, blocks of a rank, channels, chunks of a step, blocks on one channel, offsets of 16 bits, elements that
+        its reader has room for, files that it keeps. The message says what the runtime does: gives an error when the
+        communicator is made, warns and goes on without the file, or reads on and misbehaves.
+        """,
+        """
+        Spread steps over more blocks and blocks over more channels, move fewer chunks at a time, or generate the file
+        with fewer instances. --channels says how many channels the communicator has.
+        """),
+    _code(
+        "SL702", "unsupported", FAULTY, "The runtime does not have what the file, or the call, needs.",
+        """
+        RCCL is built without the fused operations rcs, rrc, rrs and rrcs: it takes such a file, and the call fails.
+        Collectives have names that differ between the runtimes (`reduce_scatter`, `reducescatter`). And no runtime
+        runs a file for another operator than sum, prod, min and max: an average goes to its own algorithms.
+        """,
+        """
+        Generate the file without fused operations, or for the runtime that it is to run on.
+        """),
+    _code(
+        "SL703", "size-out-of-range", FAULTY, "The call's size is not in the file's range of sizes.",
+        """
+        minBytes and maxBytes say for which sizes a file is; all other calls pass it over without a word. Sizes are
+        bytes of the whole buffer: for all-gather, reduce-scatter and all-to-all those of all ranks together. RCCL and
+        the Azure executor take both ends, and 0 for no end; microsoft/msccl does not take maxBytes itself, and stops
+        at 128 MiB where the file says nothing. A range that no size lies in is reported without --bytes, too.
+        """,
+        """
+        Widen the range, or add a file for these sizes.
+        """),
+    _code(
+        "SL704", "does-not-divide", FAULTY, "The file's chunks do not divide the elements of the call.",
+        """
+        A runtime takes a file only where the number of elements is a multiple of nchunksperloop; others it passes
+        over without a word. So a file with 24 chunks is never taken for the powers of two that people call with.
+        """,
+        """
+        Call with a size that the message offers, or generate the file with fewer chunks.
+        """),
+    _code(
+        "SL705", "wrong-world", FAULTY, "The file is for another number of ranks.",
+        """
+        `ngpus` must be the number of ranks of the communicator, which --ranks gives. RCCL and the Azure executor pass
+        other files over without a word.
+        """,
+        """
+        Generate the file for this number of ranks.
+        """),
+    _code(
+        "SL706", "wrong-placement", FAULTY, "The file is not for calls in place, or not for calls out of place.",
+        """
+        inplace="1" says that a file is right where the buffers of a call are one, outofplace="1" that it is where they
+        are not. For other calls it is passed over without a word: a framework that reduces in place never meets a file
+        with inplace="0".
+        """,
+        """
+        Say it where it is so: `verify` proves both ways that a file says.
+        """),
+    _code(
+        "SL707", "misread", FAULTY, "The runtime cannot read the file, or reads something else than it says.",
+        """
+        The runtimes read XML with a reader of their own, which knows neither declarations nor single quotes, tabs or
+        line ends within tags, and demands attributes that others leave out. And some files mean something else to
+        them than they say: a nop without a dependency is not counted as a step, several `re` into one place become
+        one. The message says what happens.
+        """,
+        """
+        Write the file as the message says. Files that `schedlang` or the usual compilers write are read by all.
+        """),
+    _code(
+        "SL708", "shadowed", FAULTY, "Another file is taken instead of this one.",
+        """
+        Of several files that fit a call the runtime takes the first: in a folder the first by name. The warning is
+        given where a file is never taken, the note where it is not taken for the size that was asked for.
+        """,
+        """
+        Narrow the range of one of them, or rename one, or delete the one that is not wanted.
+        """),
+    _code(
+        "SL709", "size-gap", FAULTY, "There are sizes between those that the files are for.",
+        """
+        For sizes that no file of the folder is for, the runtime runs its own algorithm without a word. That may be
+        meant, and it may be a maxBytes that ends a byte, or a power of two, too early.
+        """,
+        """
+        Let the ranges meet: where one ends with 65535, the next begins with 65536.
+        """),
+    _code(
+        "SL710", "size-overlap", FAULTY, "Two files are for the same sizes.",
+        """
+        The runtime takes the first, by name or in the order given, wherever its chunks divide the size; so which file
+        runs may depend on the number of elements.
+        """,
+        """
+        Let one begin behind the end of the other: both ends belong to a range in RCCL and the Azure executor.
+        """),
+)
+
 _RUNNING = (
     _code(
         "SL801", "bad-input", UNUSABLE, "The arrays given do not fit the schedule.",
@@ -772,14 +874,14 @@ _RUNNING = (
         """),
 )
 
-_ALL = _TEXT + _NAMES + _ORDER + _MEMORY + _VALUES + _REMARKS + _RUNNING
+_ALL = _TEXT + _NAMES + _ORDER + _MEMORY + _VALUES + _REMARKS + _RUNTIMES + _RUNNING
 
 CODES: dict[str, Code] = {c.code: c for c in _ALL}
 """All codes, by code."""
 
 GROUPS: dict[str, tuple[Code, ...]] = {
     "The text": _TEXT, "Names, values, structure": _NAMES, "Order between operations": _ORDER, "Memory": _MEMORY,
-    "Values": _VALUES, "Remarks": _REMARKS, "Running": _RUNNING}
+    "Values": _VALUES, "Remarks": _REMARKS, "What runtimes take": _RUNTIMES, "Running": _RUNNING}
 """All codes in groups, with the groups' titles, in order."""
 
 

@@ -138,8 +138,8 @@ def _beaten(plan: Plan, winner: Plan, call: Choice, runtime: Runtime) -> Diagnos
 def _ranges(members: Sequence[tuple[int, Plan]], call: Choice, runtime: Runtime) -> Iterator[tuple[int, Diagnostic]]:
     """What is to say of files for one call, each with the place of its file: those that are never taken, then overlaps,
     then gaps."""
-    known = [(at, plan, sizes) for at, plan in members if plan.ranks == call.ranks and usable(plan, runtime, call.inplace)
-             and (sizes := size_range(plan, runtime)) is not None and (sizes[1] is None or sizes[0] < sizes[1])]
+    known = [(at, plan, sizes) for at, plan in members
+             if plan.ranks == call.ranks and usable(plan, runtime, call.inplace) and (sizes := size_range(plan, runtime)) is not None and (sizes[1] is None or sizes[0] < sizes[1])]
     for nth, (at, plan, sizes) in enumerate(known):
         twice = [(other, common) for _, other, theirs in known[:nth]
                  if (common := _common(sizes, theirs)) is not None]
