@@ -8,6 +8,9 @@ is the same in each. Two things could differ from run to run: which sends pair w
 post at one end of a connection in no settled order (that is SL304, seen in any complete run: at the first such end
 everything before it is still as in all other runs), and values where a race decides them (SL401). After either,
 values are not compared.
+
+Of a table that was written for a transport the default judges deadlock with the depth of that, each message as one and
+cut into single chunks (``tests/pieces.py``). A fault of form or matching comes before cutting.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES
 from schedlang.verify import Verdict, verify
 from schedlang.verify.sends import Sends
+from tests.pieces import in_pieces
 
 MODELS = ("default", "rendezvous", "buffered=1", "buffered=2", "unlimited")
 """Spellings of ``--sends`` that are compared."""
@@ -45,7 +49,12 @@ def compare(table: OpTable, sends: str = "default", seed: int = 0) -> Comparison
     if verdict.proof("form").state == "failed":
         return Comparison("illegal", _events(table, codes))
     tight, loose = ("rendezvous", "unlimited") if sends == "default" else (sends, sends)
+    own = table.transport is not None and sends == "default"
+    if table.transport is not None and own:
+        tight = f"buffered={table.transport.depth}"
     stuck = interpret(table, "contributions", sends=tight, order="random", seed=seed)
+    if own and stuck.finished and not stuck.mismatched:
+        stuck = interpret(in_pieces(table), "contributions", sends=tight, order="random", seed=seed)
     run = interpret(table, "contributions", sends=loose, order="adversarial", seed=seed)
     word, wrong = _order(codes, stuck, run)
     if wrong is None and word == "":
@@ -153,12 +162,16 @@ def _clean(table: OpTable, verdict: Verdict, sends: str, seed: int) -> str | Non
         held = [o[name].tobytes() for o in first.outputs for name in o]
         if len(set(held)) > 1:
             return "ranks hold different bits in spite of agreement"
-    depth = verdict.facts.get("depth")
-    if depth is not None:
-        if not interpret(table, 0, sends=_buffered(depth), clocks=False).finished:
-            return f"with depth {depth} it is stuck"
-        if depth > 0 and interpret(table, 0, sends=_buffered(depth - 1), clocks=False).finished:
-            return f"it finishes with less depth than {depth}"
+    whole = verdict.facts.get("least_depth_whole", verdict.facts["least_depth"])
+    return _depth(table, whole) or _depth(in_pieces(table) if table.transport else table, verdict.facts["least_depth"])
+
+
+def _depth(table: OpTable, depth: int) -> str | None:
+    """The least depth that a clean verdict names suffices, and no less does."""
+    if not interpret(table, 0, sends=_buffered(depth), clocks=False).finished:
+        return f"with depth {depth} it is stuck"
+    if depth > 0 and interpret(table, 0, sends=_buffered(depth - 1), clocks=False).finished:
+        return f"it finishes with less depth than {depth}"
     return None
 
 

@@ -2,6 +2,7 @@
 compared and why one run is enough. The full product is ``make nightly``."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from schedlang.expand import cases, load_program
 from schedlang.ir import json
 from schedlang.ir.build import table_from_rows
-from schedlang.ir.table import Buffer, Collective, OpTable
+from schedlang.ir.table import Buffer, Collective, OpTable, Transport
 from tests.campaign import EXAMPLES, campaign, schedule_of, shipped_tables
 from tests.comparison import MODELS, Comparison, compare
 from tests.mutants import MUTATIONS, mutate
@@ -50,6 +51,12 @@ def test_on_mutants(table, kinds, sends, seed):
     for kind in kinds:
         table = mutate(table, kind, random.Random(seed)) or table
     agree(table, sends, seed)
+
+
+@settings(max_examples=150, **QUIET)
+@given(st.one_of(tables(), arbitrary_tables(), tables(flawless=True)), st.integers(1, 3), SEED)
+def test_on_tables_for_a_transport(table, depth, seed):
+    agree(replace(table, transport=Transport("wire", depth)), "default", seed)
 
 
 def test_on_messages_that_wait_for_their_receiver():

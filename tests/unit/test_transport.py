@@ -1,0 +1,228 @@
+"""Verdicts on tables that were written for a transport: its depth, and messages that go whole or chunk by chunk."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schedlang.diagnostics import SchedError
+from schedlang.interpret import interpret
+from schedlang.ir import json, legal
+from schedlang.ir.table import COLUMNS, Transport
+from schedlang.ops import Op
+from schedlang.verify import DEFAULT, Sends, deadlock, room, verify
+from schedlang.verify.matching import match
+from schedlang.verify.removal import settled
+from schedlang.verify.sends import on
+from schedlang.verify.timing.slots import slots
+from tests.pieces import in_pieces
+from tests.strategies import working_table
+from tests.tables import allreduce
+from tests.unit.test_values import the
+
+
+def transfer(source, destination, first, last=None, *, count=1, step, **more):
+    """A send of rank ``source`` in its step ``step[0]``, and the receive in step ``step[1]``."""
+    base = {"chunk": first, "count": count, **more}
+    return [{"op": "send", "rank": source, "peer": destination, "buffer": "data", "step": step[0], **base},
+            {"op": "recv", "rank": destination, "peer": source, "buffer": "other", "step": step[1], **base}]
+
+
+def crossed(count, depth=2, name="wire"):
+    """Two ranks that both send ``count`` chunks, and then receive."""
+    rows = [*transfer(0, 1, 0, count=count, step=(0, 1)), *transfer(1, 0, 0, count=count, step=(0, 1))]
+    return replace(allreduce(rows, 2, chunks=count, scratch=[("other", count)]), transport=Transport(name, depth))
+
+
+def stuck(table, sends=DEFAULT):
+    return [d for d in verify(table, sends=sends).diagnostics if d.code == "SL305"]
+
+
+def fused_ring(depth, count=1):
+    """Every rank sends, then passes on what comes, then receives: in a circle of three."""
+    rows = []
+    for r in range(3):
+        common = {"rank": r, "buffer": "other", "chunk": 0, "count": count, "peer": (r - 1) % 3}
+        rows += [{"op": "send", "rank": r, "buffer": "data", "chunk": 0, "count": count, "peer": (r + 1) % 3},
+                 {"op": "recv", "step": 1, **common},
+                 {"op": "send", "rank": r, "step": 1, "count": count, "peer": (r + 1) % 3, "of": len(rows) + 1},
+                 {"op": "recv", "step": 2, **common}]
+    return replace(allreduce(rows, 3, chunks=count, scratch=[("other", count)]), transport=Transport("wire", depth))
+
+
+# Models
+
+
+def test_the_default_is_what_the_transport_offers():
+    table = crossed(1)
+    assert not stuck(table) and stuck(replace(table, transport=None))
+    verdict = verify(table)
+    assert verdict.sends == Sends(2, None) == on(table.transport, DEFAULT)
+    assert str(verdict.sends) == "buffered=2 for deadlock, unlimited for all else"
+    assert verdict.proof("deadlock").detail == "wire: with 2 messages in flight per connection"
+    assert {k: verdict.facts[k] for k in ("transport", "transport_depth", "least_depth")} == {
+        "transport": "wire", "transport_depth": 2, "least_depth": 1}
+    assert "least_depth_whole" not in verdict.facts
+
+
+@pytest.mark.parametrize("text", ["rendezvous", "buffered=1", "buffered=2", "unlimited"])
+def test_a_model_that_is_asked_for_is_taken_as_it_is(text):
+    """Messages are then whole, whatever the transport does."""
+    verdict = verify(crossed(3), sends=Sends.parse(text))
+    assert verdict.sends == Sends.parse(text) and bool(stuck(crossed(3), Sends.parse(text))) == (text == "rendezvous")
+    assert "wire" not in verdict.proof("deadlock").detail
+
+
+def test_without_a_transport_nothing_is_cut():
+    table = replace(crossed(3), transport=None)
+    assert slots(table, match(table)) is None
+    assert verify(table, sends=Sends.parse("buffered=1")).facts["least_depth"] == 1
+
+
+# Messages of several chunks
+
+
+def test_a_message_of_several_chunks_may_take_a_slot_for_each():
+    table = crossed(3)
+    found = the(verify(table), "SL305")
+    assert "(with 2 chunks in flight per connection)" in found.message
+    assert "send data[0:3] to rank 1" in found.message and found.witness["least_depth"] == 3
+    assert [(hop["row"], hop["waits_for"]) for hop in found.witness["circle"]] == [(0, 1), (2, 3)]
+    assert [n.message for n in found.notes][-2:] == [
+        "whole messages would go through; one too large for a slot goes chunk by chunk, and each chunk then takes a "
+        "slot",
+        "it would go through with 3 chunks in flight per connection, but wire offers no more than 2"]
+    assert not stuck(crossed(3, depth=3)) and not stuck(crossed(2))
+    facts = verify(crossed(2)).facts
+    assert (facts["least_depth"], facts["least_depth_whole"]) == (2, 1)
+
+
+def test_where_whole_messages_are_stuck_that_is_told():
+    found = the(verify(fused_ring(1)), "SL305")
+    assert "(with 1 message in flight per connection)" in found.message and found.witness["least_depth"] == 2
+    assert found.notes[-1].message == (
+        "it would go through with 2 messages in flight per connection, but wire offers no more than 1")
+    assert not any("chunk by chunk" in n.message for n in found.notes)
+    asked = the(verify(fused_ring(8), sends=Sends.parse("buffered=1")), "SL305")
+    assert asked.notes[-1].message == "it would go through with 2 messages in flight per connection, and wire offers 8"
+    cut = the(verify(fused_ring(1, count=2)), "SL305")
+    assert cut.notes[-1].message == (
+        "it would go through with 3 chunks in flight per connection, but wire offers no more than 1")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_fused_messages_are_cut_at_both_ends(count):
+    for depth in range(1, 2 * count + 2):
+        table = fused_ring(depth, count)
+        assert bool(stuck(table)) == (not interpret(in_pieces(table), 0, sends=f"buffered={depth}").finished)
+        assert bool(stuck(table)) == (depth < count + 1)
+
+
+def messages(rng):
+    """Random messages on connections of up to four ranks, of up to three chunks, some passed on as they arrive. Sends
+    go ahead of receives, here and there, so that buffers are needed; some tables are stuck with any."""
+    ranks = rng.randint(2, 4)
+    lanes = [[] for _ in range(ranks)]
+    for _ in range(rng.randint(2, 9)):
+        a, b = rng.sample(range(ranks), 2)
+        count = rng.choice([1, 1, 2, 3])
+        lanes[a].append(("send", b, count))
+        lanes[b].append(("recv", a, count))
+    rows = []
+    for r, lane in enumerate(lanes):
+        for _ in range(rng.randint(0, 6)):
+            for k in range(len(lane) - 1):
+                if lane[k][0] != lane[k + 1][0] and rng.random() < (0.4 if lane[k][0] == "recv" else 0.05):
+                    lane[k], lane[k + 1] = lane[k + 1], lane[k]
+        step = -1
+        for k, (op, peer, count) in enumerate(lane):
+            before = lane[k - 1] if k else None
+            fused = before is not None and (before[0], op, before[2]) == ("recv", "send", count) and rng.random() < 0.7
+            step += not fused
+            row = {"op": op, "rank": r, "peer": peer, "count": count, "step": step, "chunk": 0,
+                   "buffer": "data" if op == "send" else "other"}
+            rows.append({**row, "buffer": "other", "of": len(rows) - 1} if fused else row)
+    return replace(allreduce(rows, ranks, chunks=3, scratch=[("other", 3)]), transport=Transport("wire", 1))
+
+
+def random_tables():
+    rng = random.Random(11)
+    for k in range(300):
+        table = messages(rng) if k % 3 else replace(working_table(rng), transport=Transport("wire", 1))
+        matched = match(table)
+        found = slots(table, matched)
+        assert (found is None) == (int(table.count[table.op <= Op.REDUCE_RECV].max(initial=0)) < 2)
+        if found is not None and not matched.diagnostics:
+            yield table, matched, found
+
+
+def test_pieces_are_those_of_the_plain_way():
+    for table, matched, found in random_tables():
+        plain = in_pieces(table)
+        for column in COLUMNS:
+            ours, theirs = getattr(found.table, column), getattr(plain, column)
+            assert (ours is None and theirs is None) or (np.array_equal(ours, theirs) and ours.dtype == theirs.dtype)
+        again = match(plain)
+        assert not again.diagnostics and np.array_equal(found.matching.partner, again.partner)
+        assert np.array_equal(found.matching.message, again.message)
+        assert np.array_equal(found.table.rank, table.rank[found.row])
+        assert deadlock.least_depth(table, matched, None, found) == deadlock.least_depth(plain, again)
+
+
+def test_single_chunks_ask_for_most():
+    """docs/decisions/0008: what comes to its end cut into single chunks does so whole, and the interpreter says the
+    same of what does not."""
+    seen = Counter()
+    for table, matched, found in random_tables():
+        whole, cut = deadlock.least_depth(table, matched), deadlock.least_depth(table, matched, None, found)
+        assert (whole is None) == (cut is None) and (whole == 0) == (cut == 0)
+        assert whole is None or whole <= cut
+        seen["never" if whole is None else "none" if whole == 0 else "deeper" if whole < cut else "equal"] += 1
+        for depth in range(1, 5):
+            for form, least in ((table, whole), (in_pieces(table), cut)):
+                run = interpret(form, "contributions", sends=f"buffered={depth}", clocks=False)
+                assert run.finished == (least is not None and least <= depth)
+    assert min(seen[k] for k in ("never", "deeper", "equal", "none")) > 5, seen
+
+
+def test_what_can_go_is_tried_on_the_transport():
+    assert not settled(crossed(3), Sends(2, None)) and settled(crossed(3), Sends(2, 2))
+    assert settled(crossed(2), Sends(2, None))
+
+
+# The form
+
+
+def test_a_transport_holds_a_message():
+    (found,) = legal.check(crossed(1, depth=0))
+    assert found.code == "SL107" and "holds 0 messages" in found.message
+
+
+def test_pieces_need_memory(monkeypatch):
+    table = crossed(5000)
+    monkeypatch.setattr(room, "MANY_ROWS", 15_000)
+    monkeypatch.setattr(room, "available", lambda: 1_000_000)
+    assert room.check(replace(table, transport=None)) == []
+    assert [d.code for d in room.check(table)] == ["SL208"]
+
+
+def test_the_json_form_says_the_transport():
+    table = crossed(2)
+    text = json.dumps(table)
+    assert '"transport": {"name": "wire", "depth": 2}' in text
+    assert json.loads(text, "x.json").transport == table.transport
+    assert "transport" not in json.dumps(replace(table, transport=None))
+    assert json.loads(json.dumps(replace(table, transport=None)), "x.json").transport is None
+
+
+@pytest.mark.parametrize("form, says", [
+    ("7", "transport"), ('{"name": "LL"}', "depth"), ('{"name": "LL", "depth": 0}', "depth"),
+    ('{"name": 3, "depth": 1}', "name of the transport"), ('{"name": "LL", "depth": 8.5}', "depth")])
+def test_a_transport_that_is_none_is_refused(form, says):
+    text = json.dumps(crossed(2)).replace('{"name": "wire", "depth": 2}', form)
+    with pytest.raises(SchedError) as caught:
+        json.loads(text, "x.json")
+    (found,) = caught.value.diagnostics
+    assert found.code == "SL107" and says in found.message
