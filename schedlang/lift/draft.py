@@ -1,0 +1,207 @@
+"""A table as nests with names: everything but the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from schedlang.ir.table import NONE, Array
+from schedlang.lift import labels, own
+from schedlang.lift.kinds import LOST, Field, Kind
+from schedlang.lift.nest import Nest, _weight, fitted, nests
+from schedlang.lift.own import Events
+from schedlang.lift.statements import Statements
+from schedlang.lift.write import Naming
+from schedlang.ops import Op
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Nests with their kinds and namings; ``events``: the words for events, by class of lanes. One entry a lane:
+    ``stream``, what it is called; one a statement: ``event``, what its event is called; one a connection: ``chan``."""
+
+    nests: list[Nest]
+    namings: list[Naming]
+    kinds: list[Kind]
+    events: dict[int, tuple[str, bool, bool]]
+    stream: list[str]
+    event: list[object]
+    chan: Array
+
+
+def own_view(s: Statements, *, loops: bool = True, alone: bool = False) -> Draft:
+    """Every lane in its rank's own view. ``loops``: what repeats is a loop; ``alone``: each lane is written by
+    itself."""
+    found = own.events(s)
+    group = labels.fused(s)
+    choices = list(_numbers(s, group))
+    conn = np.where(s.row >= 0, s.connection[s.row], NONE)
+    steady = [c for c in choices if _steady(s, c)]
+    chan = steady[0] if steady else choices[0]
+    each = np.zeros(len(s.row), np.int64) if steady else np.where(conn == NONE, 0, chan[conn])
+    strands, kinds, lane_class = own.strands(s, found, each)
+    made, place = [], np.zeros(len(s.rank), np.int64)
+    several: dict[int, bool] = {}
+    for turn in range(2):
+        made = []
+        for members in ([np.array([k]) for k in range(len(s.rank))] if alone else strands.alike()):
+            made += nests(strands, members, loops=loops)
+        if turn or not len(found.many) or (found.lane == NONE).all():
+            break
+        place, several = _places(s, made, lane_class, alone)
+        fields = strands.fields.copy()
+        fields[:, Field.LANE] = np.where(found.lane == NONE, 0, place[found.lane])
+        strands = replace(strands, fields=fields)
+    words = _event_words(s, found, lane_class, several)
+    roles = _roles(s)
+    best = min((_named(s, made, c, roles, bool(steady), by_number) for c in (steady or choices[:1])
+                for by_number in ((True, False) if steady else (False,)) if not by_number or _distinct(s, c)),
+               key=lambda named: named[0])
+    event: list[object] = [NONE] * len(s.row)
+    for i in np.flatnonzero(found.turn != NONE).tolist():
+        lane = int(found.lane[i])
+        word, told, turned = words[LOST if lane == NONE else int(lane_class[lane])]
+        index = [int(place[lane])] * told + [int(found.turn[i])] * turned
+        event[i] = (word, tuple(index) or (0,))
+    return Draft(made, best[1], kinds, words, best[2], event, best[3])
+
+
+def _numbers(s: Statements, group: Array) -> Iterator[Array]:
+    """Ways to number the connections, the simplest first."""
+    linked = labels.linked(s)
+    if len(linked) and labels.clashing(s, linked) is None:
+        order = _by_content(s, linked)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        yield number[linked]
+        yield labels.coloured(s, linked, order.tolist())
+    order = np.argsort(np.unique(group, return_index=True)[1], kind="stable")
+    yield labels.coloured(s, group, _by_content(s, group).tolist())
+
+
+def _by_content(s: Statements, group: Array) -> Array:
+    """Groups of connections in an order that does not depend on names: by how long the lanes are that use them, the
+    least rank among these, and what they move."""
+    t = s.table
+    number = np.where(s.connection[s.row] == NONE, NONE, group[s.connection[s.row]]) if len(group) else np.zeros(0)
+    least: dict[int, tuple[object, ...]] = {}
+    lanes: dict[tuple[int, int], list[int]] = {}
+    for i in np.flatnonzero(number != NONE).tolist():
+        lanes.setdefault((int(number[i]), int(s.lane[i])), []).append(i)
+    for (g, lane), at in lanes.items():
+        rows = s.row[at]
+        key = (int(s.rank[lane]), len(at), t.chunk[rows].tolist(), t.peer[rows].tolist(), t.op[rows].tolist())
+        least[g] = min(least.get(g, key), key)
+    missing = [g for g in range(int(group.max(initial=-1)) + 1) if g not in least]
+    return np.array(sorted(least, key=lambda g: least[g]) + missing, np.int64)
+
+
+def _steady(s: Statements, number: Array) -> bool:
+    """Whether each lane uses connections of one number only."""
+    at = np.flatnonzero(s.connection[s.row] != NONE)
+    pairs = np.stack([np.r_[s.lane[at], s.lane[s.forward != NONE]], np.r_[
+        number[s.connection[s.row[at]]], number[s.connection[s.forward[s.forward != NONE]]]]], 1)
+    return len(np.unique(pairs, axis=0)) == len(np.unique(pairs[:, 0]))
+
+
+def _lane_numbers(s: Statements, number: Array) -> Array:
+    """The number of each lane's connections; NONE for lanes without any."""
+    found = np.full(len(s.rank), NONE, np.int64)
+    at = np.flatnonzero(s.connection[s.row] != NONE)
+    found[s.lane[at]] = number[s.connection[s.row[at]]]
+    return found
+
+
+def _distinct(s: Statements, number: Array) -> bool:
+    """Whether the lanes of a rank can be told apart by the numbers of their connections, where they have any."""
+    lanes = _lane_numbers(s, number)
+    pairs = np.stack([s.rank, lanes], 1)[lanes != NONE]
+    return len(np.unique(pairs, axis=0)) == len(pairs)
+
+
+def _places(s: Statements, made: list[Nest], lane_class: Array, alone: bool) -> tuple[Array, dict[int, bool]]:
+    """Of each lane: which it is of those of its class and rank; of each class: whether a rank has several."""
+    place = np.zeros(len(s.rank), np.int64)
+    next_free: dict[tuple[int, int], int] = {}
+    several: dict[int, bool] = {}
+    for nest in made:
+        kind = int(lane_class[nest.members.flat[0]])
+        for row in nest.members.reshape(len(nest.anchors), -1).tolist():
+            for lane in row:
+                key = kind, int(s.rank[lane])
+                place[lane] = next_free.get(key, 0)
+                next_free[key] = int(place[lane]) + 1
+    for (kind, _), number in next_free.items():
+        several[kind] = several.get(kind, False) or number > 1
+    return place, several
+
+
+_AFTER = {Op.SEND: "sent", Op.RECV: "landed", Op.REDUCE_RECV: "summed", Op.COPY: "copied", Op.REDUCE: "summed"}
+
+
+def _event_words(s: Statements, found: Events, lane_class: Array, several: dict[int, bool]) -> dict[
+        int, tuple[str, bool, bool]]:
+    """A word for the events that each class of lanes records: what was done before the first."""
+    words: dict[int, tuple[str, bool, bool]] = {}
+    used: dict[str, int] = {}
+    op = s.table.op[s.row]
+    for i in np.flatnonzero((op == Op.RECORD) & (found.turn == 0)).tolist():
+        lane = int(s.lane[i])
+        kind = int(lane_class[lane])
+        if kind in words:
+            continue
+        word = _AFTER.get(Op(int(op[i - 1])), "ready") if i > s.first[lane] else "ready"
+        words[kind] = (_fresh(word, used), several.get(kind, False), bool(found.many[lane]))
+    if ((op == Op.WAIT) & (found.lane == NONE)).any():
+        words[LOST] = (_fresh("never", used), False, True)
+    return words
+
+
+def _fresh(word: str, used: dict[str, int]) -> str:
+    used[word] = used.get(word, 0) + 1
+    return word if used[word] == 1 else f"{word}{used[word]}"
+
+
+def _roles(s: Statements) -> Array:
+    """Of each lane: 1 where it sends, plus 2 where it receives."""
+    found = np.zeros(len(s.rank), np.int64)
+    op = s.table.op[s.row]
+    found[s.lane[(op == Op.SEND) | (s.forward != NONE)]] |= 1
+    found[s.lane[(op == Op.RECV) | (op == Op.REDUCE_RECV)]] |= 2
+    return found
+
+
+_ROLES = ("local", "outgoing", "incoming", "link")
+
+
+def _named(s: Statements, made: list[Nest], number: Array, roles: Array, steady: bool, by_number: bool) -> tuple[
+        int, list[Naming], list[str], Array]:
+    """Names for the streams and connections of all nests, with what they cost to read. ``by_number``: streams that have
+    connections are called by the numbers of these."""
+    lanes = _lane_numbers(s, number)
+    stream = ["" for _ in s.rank]
+    namings: list[Naming] = []
+    used: dict[str, int] = {}
+    cost = 0
+    for nest in made:
+        flat = nest.members.reshape(len(nest.anchors), -1)
+        transfers = bool(lanes[flat[0, 0]] != NONE)
+        chan = fitted(lanes[nest.members], nest.anchors) if transfers and steady else None
+        if by_number and transfers:
+            assert chan is not None
+            namings.append(Naming("", chan, None))
+            cost += _weight(chan)
+            for lane in flat.ravel().tolist():
+                stream[lane] = str(int(lanes[lane]))
+            continue
+        word = _fresh(_ROLES[int(roles[flat[0, 0]])], used)
+        each = flat.shape[1]
+        index = fitted(np.broadcast_to(np.arange(each), flat.shape).reshape(nest.members.shape), nest.anchors)
+        for row in flat.tolist():
+            for k, lane in enumerate(row):
+                stream[lane] = f"{word}[{k}]" if each > 1 else word
+        namings.append(Naming(word, index if each > 1 else None, chan, transfers and not steady))
+        cost += 1 + (_weight(index) if each > 1 else 0) + (0 if chan is None else 2 + _weight(chan))
+    return cost, namings, stream, number

@@ -1,0 +1,284 @@
+"""Sequences of statements that run alike, as one loop nest with formulas.
+
+A *strand* is a sequence of steps of statements: what a lane runs, or what lanes that belong together run. Each
+statement has a kind, the same number for statements that are written alike, and integer fields. Strands whose kinds
+and steps are equal are written once, over axes that say which of them is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from schedlang.ir.loops.fold import Leaf, Repeat, fold
+from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular, fit
+from schedlang.ir.table import Array
+
+MOST_SPLIT = 1 << 12
+"""A loop of more turns than this is not tried as two nested ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Strands:
+    """``first``: where each strand's statements begin, one entry more than strands. One entry a statement: ``kind``,
+    ``opens`` (a step begins there), and a row of ``fields``. ``anchor``: of each strand, the rank that formulas start
+    from. ``ranked``: which fields are ranks."""
+
+    first: Array
+    kind: Array
+    opens: Array
+    fields: Array
+    anchor: Array
+    ranked: tuple[int, ...]
+
+    def alike(self) -> list[Array]:
+        """The strands in classes that run alike, each ascending."""
+        marked = self.kind * 2 + self.opens
+        found: dict[bytes, list[int]] = {}
+        for k, (a, b) in enumerate(pairwise(self.first.tolist())):
+            found.setdefault(marked[a:b].tobytes(), []).append(k)
+        return [np.array(members, np.int64) for members in found.values()]
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A statement: ``formulas[f]`` of its fields, over the axes and the loops round it."""
+
+    kind: int
+    formulas: tuple[Formula, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A step of several statements, posted together."""
+
+    body: tuple[Line | Turns, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """``body``, ``count`` times."""
+
+    count: int
+    body: tuple[Part, ...]
+
+
+Part = Line | Group | Turns
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """A class of strands: ``members`` has an axis for the anchors (``anchors``, ascending), then the others; ``body``
+    what they run. ``cost``: how much there is to read."""
+
+    members: Array
+    anchors: Array
+    body: tuple[Part, ...]
+    cost: int
+
+
+def nests(strands: Strands, members: Array, *, loops: bool = True) -> list[Nest]:
+    """Strands that run alike, as few nests as read well. ``loops``: whether what repeats is looked for."""
+    anchors, count = np.unique(strands.anchor[members], return_counts=True)
+    found = []
+    for size in np.unique(count).tolist():
+        these = members[np.isin(strands.anchor[members], anchors[count == size])]
+        found += _uniform(strands, these, loops)
+    return found
+
+
+def _uniform(strands: Strands, members: Array, loops: bool) -> list[Nest]:
+    """Nests of strands of which each anchor has as many."""
+    whole = best(strands, members, loops)
+    anchors = np.unique(strands.anchor[members])
+    if len(anchors) == 1 or not whole.cost:
+        return [whole]
+    if whole.cost <= PLAIN * len(anchors):          # no use in looking at each: it would not be less
+        return [whole]
+    single = [best(strands, members[strands.anchor[members] == a], loops) for a in anchors.tolist()]
+    return [whole] if whole.cost <= sum(n.cost for n in single) else single
+
+
+PLAIN = 4
+"""What a strand costs at least."""
+
+
+def best(strands: Strands, members: Array, loops: bool) -> Nest:
+    """The nest of all these strands that costs least."""
+    build = _Build.of(strands, members, loops)
+    found: Nest | None = None
+    for grid in _grids(strands, members):
+        made = build.nest(grid)
+        if found is None or made.cost < found.cost:
+            found = made
+        if not tables(found.body):
+            break
+    assert found is not None
+    return found
+
+
+def _grids(strands: Strands, members: Array) -> Iterator[Array]:
+    """Ways to lay strands out: an axis for the anchors, then one or two for those of one anchor, in an order that their
+    fields say."""
+    anchors = np.unique(strands.anchor[members])
+    each = len(members) // len(anchors)
+    if each == 1:
+        yield members[np.argsort(strands.anchor[members], kind="stable")]
+        return
+    seen: set[bytes] = set()
+    orders = []
+    for key in _keys(strands, members):
+        order = np.lexsort((*key[::-1], strands.anchor[members]))
+        if order.tobytes() not in seen:
+            seen.add(order.tobytes())
+            orders.append(members[order].reshape(len(anchors), each))
+    yield from orders
+    if each > MOST_SPLIT:
+        return
+    for inner in range(2, each // 2 + 1):
+        if each % inner == 0:
+            for order in orders:
+                yield order.reshape(len(anchors), each // inner, inner)
+
+
+def _keys(strands: Strands, members: Array) -> Iterator[list[Array]]:
+    """What strands of one anchor may be sorted by, the most telling first."""
+    length = int(strands.first[members[0] + 1] - strands.first[members[0]])
+    at = strands.first[members][:, None] + np.arange(length)
+    ranks = int(strands.fields[:, strands.ranked].max(initial=0)) + 1
+    away = [(strands.fields[at, f] - strands.anchor[members][:, None]) % ranks for f in strands.ranked]
+    known = [strands.fields[at, f] for f in strands.ranked]
+    rest = [strands.fields[at, f] for f in range(strands.fields.shape[1]) if f not in strands.ranked]
+    for parts in ((away, rest), (rest, away), (known, rest)):
+        columns = [c for part in parts for column in part for c in column.T]
+        yield [c for c in columns if len(c) and (c != c[0]).any()][:64] or [np.zeros(len(members), np.int64)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Build:
+    """Puts formulas into the steps of a class, folded. ``bounds``: where each leaf starts in a strand, and the end."""
+
+    strands: Strands
+    folded: tuple[Leaf | Repeat, ...]
+    kinds: list[int]
+    bounds: Sequence[int]
+    loops: bool
+    starts: Array
+    anchors: Array
+    within: bool = False
+    splits: bool = True
+
+    @classmethod
+    def of(cls, strands: Strands, members: Array, loops: bool) -> _Build:
+        a, b = int(strands.first[members[0]]), int(strands.first[members[0] + 1])
+        kinds = strands.kind[a:b].tolist()
+        bounds = [*np.flatnonzero(strands.opens[a:b]).tolist(), b - a]
+        tokens: dict[tuple[int, ...], int] = {}
+        sequence = [tokens.setdefault(tuple(kinds[x:y]), len(tokens)) for x, y in pairwise(bounds)]
+        folded = fold(sequence) if loops else [Leaf(k) for k in range(len(sequence))]
+        empty = np.zeros(0, np.int64)
+        return cls(strands, tuple(folded), kinds, bounds, loops, empty, empty)
+
+    def nest(self, grid: Array) -> Nest:
+        anchors = self.strands.anchor[grid.reshape(len(grid), -1)[:, 0]]
+        here = replace(self, starts=self.strands.first[grid], anchors=anchors)
+        body = here.body(self.folded, ())
+        return Nest(grid, anchors, body, cost(body))
+
+    def body(self, parts: Sequence[Leaf | Repeat], turns: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
+        return tuple(self.leaf(p, turns) if isinstance(p, Leaf) else self.loop(p, turns) for p in parts)
+
+    def leaf(self, leaf: Leaf, turns: tuple[tuple[int, int], ...]) -> Part:
+        start, stop = self.bounds[leaf.at], self.bounds[leaf.at + 1]
+        if self.within or stop == start + 1:
+            return self.line(start, turns)
+        inside = replace(self, bounds=range(start, stop + 1), within=True)
+        kinds = self.kinds[start:stop]
+        folded = fold(kinds) if self.loops else [Leaf(k) for k in range(len(kinds))]
+        return Group(inside.body(folded, turns))  # type: ignore[arg-type]
+
+    def loop(self, part: Repeat, turns: tuple[tuple[int, int], ...]) -> Part:
+        """The loop, as two nested ones where that turns tables into formulas."""
+        whole = self.turned(part, turns)
+        if not self.splits or part.count > MOST_SPLIT or not tables((whole,)):
+            return whole
+        tried = replace(self, splits=False)
+        found = whole
+        for inner in range(2, part.count // 2 + 1):
+            if part.count % inner == 0:
+                split = Repeat(part.count // inner, (Repeat(inner, part.body, part.length),), inner * part.length)
+                made = tried.turned(split, turns)
+                if cost((made,)) < cost((found,)):
+                    found = made
+                if not tables((found,)):
+                    break
+        return found
+
+    def turned(self, part: Repeat, turns: tuple[tuple[int, int], ...]) -> Turns:
+        at = _first(part)
+        rows = self.bounds[at + part.length] - self.bounds[at]
+        return Turns(part.count, self.body(part.body, (*turns, (part.count, rows))))
+
+    def line(self, at: int, turns: tuple[tuple[int, int], ...]) -> Line:
+        axes = self.starts.ndim + len(turns)
+        where = self.starts.reshape([*self.starts.shape, *[1] * len(turns)]) + at
+        for k, (count, rows) in enumerate(turns, self.starts.ndim):
+            where = where + (np.arange(count) * rows).reshape([count if j == k else 1 for j in range(axes)])
+        fields = self.strands.fields
+        return Line(self.kinds[at], tuple(fitted(fields[where, f], self.anchors) for f in range(fields.shape[1])))
+
+
+def _first(part: Leaf | Repeat) -> int:
+    while isinstance(part, Repeat):
+        part = part.body[0]
+    return part.at
+
+
+def fitted(values: Array, anchors: Array) -> Formula:
+    """A formula for values that have an axis for the anchors, then others."""
+    return fit(values, anchors)
+
+
+def lines(body: Sequence[Part]) -> Iterator[Line]:
+    """The statements of a body, each once."""
+    for part in body:
+        if isinstance(part, Line):
+            yield part
+        else:
+            yield from lines(part.body)
+
+
+def tables(body: Sequence[Part]) -> int:
+    """How many formulas of a body are tables."""
+    return sum(tabled(f) is not None for line in lines(body) for f in line.formulas)
+
+
+def tabled(formula: Formula) -> Lookup | None:
+    """The table in a formula."""
+    inside = formula.inside if isinstance(formula, Modular) else formula
+    return inside if isinstance(inside, Lookup) else None
+
+
+def cost(body: Sequence[Part]) -> int:
+    """How much there is to read in a body: a statement is 4, a loop 2, a formula 1 for each thing it names, an entry of
+    a table 1."""
+    found = 0
+    for part in body:
+        if isinstance(part, Line):
+            found += PLAIN + sum(map(_weight, part.formulas))
+        else:
+            found += 2 + cost(part.body)
+    return found
+
+
+def _weight(formula: Formula) -> int:
+    if isinstance(formula, Affine):
+        return sum(slope != 0 for slope in formula.slopes)
+    table = tabled(formula)
+    if table is not None:
+        return 3 + table.values.size
+    assert isinstance(formula, Modular)
+    return 1 + _weight(formula.base) + _weight(formula.inside)

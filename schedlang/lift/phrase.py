@@ -1,0 +1,156 @@
+"""Formulas as text in the language's notation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+import numpy as np
+
+from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
+from schedlang.ir.table import Array
+
+INLINE = 8
+"""A table of one axis and so few entries stands where it is used."""
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """A variable that a formula may name. It is ``start`` where the formula counts 0; ``places``: for that of the
+    ranks, those it runs over, in order. ``name`` is empty where there is nothing to run over."""
+
+    name: str
+    start: int = 0
+    places: Array | None = None
+
+
+@dataclass(eq=False)
+class Tables:
+    """The lists that formulas look things up in, each with a name; ``world``: how many ranks there are."""
+
+    world: int
+    taken: set[str]
+    named: dict[tuple[tuple[int, ...], bytes], str] = field(default_factory=dict)
+    values: dict[str, Array] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    def name(self, values: Array, word: str) -> str:
+        """The name of a list of these values, a new one where there is none."""
+        key = values.shape, values.tobytes()
+        if key not in self.named:
+            name, number = word, 1
+            while name in self.taken:
+                number += 1
+                name = f"{word}{number}"
+            self.taken.add(name)
+            self.named[key], self.values[name] = name, values
+        return self.named[key]
+
+
+def phrase(formula: Formula, at: Sequence[Coordinate], tables: Tables, word: str, more: int = 0) -> str:
+    """A formula plus ``more`` as an expression; ``word``: what a list that it needs may be called."""
+    if isinstance(formula, Affine):
+        return _sum(_terms(formula, at, more))
+    if isinstance(formula, Lookup):
+        return _sum([_looked_up(formula, at, tables, word), *_terms(formula.base, at, more)])
+    assert isinstance(formula, Modular)
+    return _sum([(1, _modular(formula, at, tables, word)), *_terms(formula.base, at, more)])
+
+
+def _terms(formula: Affine, at: Sequence[Coordinate], more: int = 0) -> list[tuple[int, str]]:
+    """What is added up: (1 or -1, text), constants last."""
+    offset = formula.offset + more
+    found = []
+    for slope, c in zip(formula.slopes, at, strict=True):
+        if slope:
+            offset -= slope * c.start
+            found.append((1 if slope > 0 else -1, c.name if abs(slope) == 1 else f"{abs(slope)} * {c.name}"))
+    return [*found, *([(1 if offset > 0 else -1, str(abs(offset)))] if offset else [])]
+
+
+def _sum(terms: Sequence[tuple[int, str]]) -> str:
+    """Terms, those that are added first."""
+    ordered = [t for t in terms if t[0] > 0] + [t for t in terms if t[0] < 0]
+    if not ordered:
+        return "0"
+    (sign, first), *rest = ordered
+    return ("-" if sign < 0 else "") + first + "".join(f" {'+' if s > 0 else '-'} {text}" for s, text in rest)
+
+
+def _modular(formula: Modular, at: Sequence[Coordinate], tables: Tables, word: str) -> str:
+    modulus, inside = formula.modulus, formula.inside
+    if isinstance(inside, Lookup):
+        text = _sum([_looked_up(inside, at, tables, word), *_terms(inside.base, at)])
+        return f"({text}) % {_size(modulus, tables)}"
+    offset = inside.offset - sum(s * c.start for s, c in zip(inside.slopes, at, strict=True))
+    factor = gcd(modulus, offset, *inside.slopes)
+    modulus //= factor
+    offset = offset // factor % modulus
+    if 2 * offset > modulus:
+        offset -= modulus
+    slopes = tuple(s // factor for s in inside.slopes)
+    terms = _terms(Affine(offset, slopes), [Coordinate(c.name) for c in at])
+    text = _sum(terms)
+    rest = f"{text if len(terms) == 1 and text.isidentifier() else f'({text})'} % {_size(modulus, tables)}"
+    return rest if factor == 1 else f"{factor} * ({rest})"
+
+
+def _size(modulus: int, tables: Tables) -> str:
+    return "ranks" if modulus == tables.world else str(modulus)
+
+
+def _looked_up(formula: Lookup, at: Sequence[Coordinate], tables: Tables, word: str) -> tuple[int, str]:
+    values, index = formula.values, []
+    for axis, c in enumerate(at):
+        if values.shape[axis] == 1:
+            continue
+        if c.places is None:
+            index.append(f"{c.name} - {c.start}" if c.start else c.name)
+            continue
+        low, gaps = int(c.places[0]), np.unique(np.diff(c.places))
+        if len(gaps) == 1 and gaps[0] == 1:
+            index.append(f"{c.name} - {low}" if low else c.name)
+        else:
+            wide = np.zeros([int(c.places[-1]) + 1 if k == axis else n for k, n in enumerate(values.shape)], np.int64)
+            wide[(slice(None),) * axis + (c.places,)] = values
+            values = wide
+            index.append(c.name)
+    values = values.reshape([n for n in values.shape if n > 1])
+    if values.ndim == 1 and len(values) <= INLINE:
+        name = f"[{', '.join(map(str, values.tolist()))}]"
+    else:
+        name = tables.name(np.ascontiguousarray(values), word)
+        tables.used.add(name)
+    return 1, name + "".join(f"[{i}]" for i in index)
+
+
+def listed(name: str, values: Array, width: int) -> list[str]:
+    """The lines of ``let NAME = [...]``; every line of a list of lists is one of them."""
+    if values.ndim == 1:
+        text = f"let {name} = [{', '.join(map(str, values.tolist()))}]"
+        return [text] if len(text) <= width else [f"let {name} = [", *_rows(values, width - 4), "]"]
+    found = [f"let {name} = ["]
+    for part in values:
+        text = _nested(part)
+        if len(text) + 5 <= width:
+            found.append(f"    {text},")
+        else:
+            inner = listed("", part, width - 4)
+            found += ["    [", *("    " + line for line in inner[1:-1]), "    ],"] if len(inner) > 1 else [
+                f"    {text},"]
+    return [*found, "]"]
+
+
+def _rows(values: Array, width: int) -> list[str]:
+    rows, row = [], ""
+    for value in map(str, values.tolist()):
+        if row and len(row) + len(value) + 3 > width:
+            rows.append(row)
+            row = ""
+        row += f"{', ' if row else ''}{value}"
+    return [f"    {r}," for r in [*rows, row]]
+
+
+def _nested(values: Array) -> str:
+    return f"[{', '.join(_nested(v) if isinstance(v, np.ndarray) else str(int(v)) for v in values)}]"

@@ -1,0 +1,194 @@
+"""Loop nests as the lines of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
+from schedlang.ir.table import NONE, Array
+from schedlang.lift.kinds import LOST, WORDS, Field, Kind
+from schedlang.lift.names import VARIABLES
+from schedlang.lift.nest import Group, Line, Nest, Part, Turns, lines
+from schedlang.lift.phrase import Coordinate, Tables, phrase
+
+WIDTH = 120
+INDENT = "    "
+
+
+@dataclass(frozen=True, eq=False)
+class Naming:
+    """How the lanes of a nest are called: stream ``word``, or ``word[index]``, or just ``index``; the number of their
+    connections, where that is another name than the stream's; ``each``: it changes from statement to statement."""
+
+    word: str
+    index: Formula | None
+    chan: Formula | None
+    each: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Names for a whole table. ``events``: of each class of lanes: the word, whether the lane of several is told, and
+    whether the record of several is. ``passing``: a place for what is passed on without being stored."""
+
+    buffers: list[str]
+    events: dict[int, tuple[str, bool, bool]]
+    passing: str
+
+
+def nest_lines(nest: Nest, naming: Naming, kinds: list[Kind], words: Words, tables: Tables) -> list[str]:
+    """The lines of one nest: loops over its lanes, their streams, and what they run."""
+    return _Writer(nest, naming, kinds, words, tables).lines()
+
+
+@dataclass(frozen=True, eq=False)
+class _Writer:
+    nest: Nest
+    naming: Naming
+    kinds: list[Kind]
+    words: Words
+    tables: Tables
+
+    def lines(self) -> list[str]:
+        axes = self.nest.members.shape[1:]
+        return self.axes(1, (Coordinate("", places=self.nest.anchors),), axes)
+
+    def axes(self, axis: int, at: tuple[Coordinate, ...], sizes: Sequence[int]) -> list[str]:
+        """The loops over the lanes of one anchor, and what is in them."""
+        if not sizes:
+            return self.stream(at) if not self.by_anchor() else self.anchors(at, self.stream)
+        if sizes[0] == 1:
+            return self.axes(axis + 1, (*at, Coordinate("")), sizes[1:])
+        return self.loop(sizes[0], VARIABLES[axis], lambda c: self.axes(axis + 1, (*at, c), sizes[1:]))
+
+    def by_anchor(self) -> bool:
+        """Whether the names of streams depend on the anchor."""
+        return any(f is not None and _uses(f, 0) for f in (self.naming.index, self.naming.chan))
+
+    def stream(self, at: tuple[Coordinate, ...]) -> list[str]:
+        n = self.naming
+        index = "" if n.index is None else phrase(n.index, at, self.tables, "stream")
+        name = f"{n.word}[{index}]" if n.word and index else n.word or index
+        chan = [] if n.chan is None else [f"chan {phrase(n.chan, at, self.tables, WORDS[Field.CHAN])}"]
+        inner = self.on(at) if self.by_anchor() else self.anchors(at, self.on)
+        return headed(f"stream {name}", [*chan, *inner])
+
+    def anchors(self, at: tuple[Coordinate, ...], inner: Callable[[tuple[Coordinate, ...]], list[str]]) -> list[str]:
+        """The loop over the anchors."""
+        anchors = self.nest.anchors
+        if len(anchors) == 1:
+            return inner(at)
+        c = Coordinate(VARIABLES[0], places=anchors)
+        return headed(f"for {c.name} in {self.ranks(anchors)}", inner((c, *at[1:])))
+
+    def ranks(self, ranks: Array) -> str:
+        low, high = int(ranks[0]), int(ranks[-1]) + 1
+        if high - low == len(ranks):
+            return f"{low}..{'ranks' if high == self.tables.world else high}"
+        return f"[{', '.join(map(str, ranks.tolist()))}]"
+
+    def on(self, at: tuple[Coordinate, ...]) -> list[str]:
+        body = self.body(self.nest.body, at)
+        if self.kinds[next(lines(self.nest.body)).kind].both:
+            return body
+        return headed(f"on {at[0].name or int(self.nest.anchors[0])}", body)
+
+    def loop(self, count: int, name: str, inner: Callable[[Coordinate], list[str]]) -> list[str]:
+        """A loop that starts at 0 or 1, whichever is shorter to read."""
+        found: list[str] = []
+        for start in (0, 1):
+            stop = count + start
+            end = "ranks" if stop == self.tables.world else "ranks - 1" if 2 < stop == self.tables.world - 1 else stop
+            made = headed(f"for {name} in {start}..{end}", inner(Coordinate(name, start)))
+            if not found or sum(map(len, made)) < sum(map(len, found)):
+                found = made
+        return found
+
+    def body(self, parts: Sequence[Part], at: tuple[Coordinate, ...]) -> list[str]:
+        found: list[str] = []
+        for part in parts:
+            match part:
+                case Line():
+                    found += self.line(part, at)
+                case Group():
+                    found += headed("step", self.body(part.body, at))
+                case Turns():
+                    name = VARIABLES[3 + len(at) - self.nest.members.ndim]
+                    found += self.loop(part.count, name, lambda c, p=part: self.body(p.body, (*at, c)))  # type: ignore[misc]
+        return found
+
+    def line(self, line: Line, at: tuple[Coordinate, ...]) -> list[str]:
+        chan = [f"chan {self.value(line, Field.CHAN, at)}"] if self.naming.each and self.transfers(line) else []
+        return [*chan, self.statement(line, at)]
+
+    def transfers(self, line: Line) -> bool:
+        return self.kinds[line.kind].word in ("send", "recv", "reduce")
+
+    def statement(self, line: Line, at: tuple[Coordinate, ...]) -> str:
+        kind = self.kinds[line.kind]
+        onward = ""
+        if kind.passes:
+            onward = f" then send to {self.value(line, Field.ONWARD, at)}{'' if kind.keeps else ' only'}"
+        peer = self.value(line, Field.PEER, at)
+        here = self.place(line, kind.buffer, Field.AT, at) if kind.buffer != NONE else ""
+        there = self.place(line, kind.other, Field.OTHER, at) if kind.other != NONE else ""
+        if kind.both:
+            who = self.value(line, Field.SOURCE, at)
+            if kind.word in ("copy", "add"):
+                return f"{'copy' if kind.word == 'copy' else 'reduce'} {there} into {here} on {who}"
+            into = f" into {there}" if there else ""
+            return f"{kind.word} {here} from {who} to {peer}{into}"
+        match kind.word:
+            case "send":
+                return f"send {here} to {peer}"
+            case "recv":
+                return f"recv {here or self.passing(line, at)} from {peer}{onward}"
+            case "reduce":
+                into = f" into {here}" if here and there else ""
+                return f"reduce {there or here} from {peer}{into}{onward}"
+            case "copy" | "add":
+                return f"{'copy' if kind.word == 'copy' else 'reduce'} {there} into {here}"
+            case _:
+                return f"{kind.word} {self.event(line, kind, at)}"
+
+    def event(self, line: Line, kind: Kind, at: tuple[Coordinate, ...]) -> str:
+        word, lane, turn = self.words.events[kind.event]
+        assert kind.event != LOST or (turn and not lane)
+        told = [self.value(line, f, at) for f, told in ((Field.LANE, lane), (Field.TURN, turn)) if told]
+        return word + (f"[{', '.join(told)}]" if told else "")
+
+    def value(self, line: Line, which: Field, at: tuple[Coordinate, ...], more: int = 0) -> str:
+        return phrase(line.formulas[which], at, self.tables, WORDS[which], more)
+
+    def place(self, line: Line, buffer: int, which: Field, at: tuple[Coordinate, ...]) -> str:
+        name, start = self.words.buffers[buffer], self.value(line, which, at)
+        count = line.formulas[Field.COUNT]
+        if isinstance(count, Affine) and count.constant:
+            if count.offset == 1:
+                return f"{name}[{start}]"
+            return f"{name}[{start}:{self.value(line, which, at, count.offset)}]"
+        return f"{name}[{start}:{start} + {self.value(line, Field.COUNT, at)}]"
+
+    def passing(self, line: Line, at: tuple[Coordinate, ...]) -> str:
+        count = line.formulas[Field.COUNT]
+        if isinstance(count, Affine) and count.constant and count.offset == 1:
+            return f"{self.words.passing}[0]"
+        return f"{self.words.passing}[0:{self.value(line, Field.COUNT, at)}]"
+
+
+def headed(head: str, body: list[str]) -> list[str]:
+    """A block; on one line where that is short and plain."""
+    if len(body) == 1 and head.startswith(("on ", "step")) and not body[0].endswith(":") and ": " not in body[0]:
+        return [f"{head}: {body[0]}"]
+    return [f"{head}:", *(INDENT + line for line in body)]
+
+
+def _uses(formula: Formula, axis: int) -> bool:
+    """Whether a formula depends on a coordinate."""
+    if isinstance(formula, Affine):
+        return formula.slopes[axis] != 0
+    if isinstance(formula, Lookup):
+        return formula.base.slopes[axis] != 0 or formula.values.shape[axis] > 1
+    assert isinstance(formula, Modular)
+    return _uses(formula.base, axis) or _uses(formula.inside, axis)
