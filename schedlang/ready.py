@@ -101,6 +101,11 @@ def is_ready(file: str) -> bool:
     return Path(file).name.lower().endswith((".json", ".xml", ".gz"))
 
 
+def is_msccl(file: str) -> bool:
+    """Whether it is one of those by MSCCL."""
+    return is_ready(file) and not file.lower().endswith(".json")
+
+
 def read_ready(file: str, name: str | None = None) -> Ready:
     """What a file of those that :func:`is_ready` names holds. ``name``: how its schedule must be called.
 

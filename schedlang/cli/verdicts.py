@@ -13,6 +13,7 @@ from schedlang.diagnostics import Diagnostic, SchedError
 from schedlang.render.style import Style, terminal_width, wants_color
 
 if TYPE_CHECKING:
+    from schedlang.msccl.asked import Judged
     from schedlang.report import Report
 
 _MODELS = {"default": "Deadlock is judged without buffering, all else with unlimited buffering.",
@@ -30,6 +31,7 @@ class Output:
         self.reports: list[Report] = []
         self.problems: dict[str, Diagnostic] = {}
         self.unread = 0
+        self.judged: Judged | None = None
         self._color = path is None and wants_color(sys.stdout)
         self._written: list[str] = []
 
@@ -52,9 +54,19 @@ class Output:
                 self._write(verdict.text(result, full=self.format == "full", style=Style(self._color),
                                          width=terminal_width()))
 
+    def answer(self, judged: Judged) -> None:
+        """What a runtime does with the files that have been verified."""
+        from schedlang.render import runtime
+
+        self.judged = judged
+        if self.format in ("full", "concise"):
+            self._write(runtime.text(judged, full=self.format == "full", style=Style(self._color),
+                                     width=terminal_width()))
+
     def finish(self) -> int:
         """Shows what is left to show; the exit status. Raises SchedError (SL807)."""
-        status = max([exit_code(self.problems.values()), *map(_exit, self.reports)], default=EXIT_CLEAN)
+        status = max([exit_code(self.problems.values()), *map(_exit, self.reports),
+                      exit_code(self.judged.diagnostics if self.judged is not None else ())], default=EXIT_CLEAN)
         self._write(self._last(status))
         if self.path is not None:
             write_text(self.path, "".join(self._written))
@@ -66,10 +78,12 @@ class Output:
         right, judged = sum(report.ok for report in self.reports), len(self.reports)
         if self.format in ("github", "sarif"):
             from schedlang.render.listed import listed
+            from schedlang.render.runtime import findings
 
             # On a runner of GitHub Actions, the checkout; a job may have gone into a folder of it.
             root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
-            found = listed(self.reports, self.problems.values(), root)
+            found = listed(self.reports, self.problems.values(), root,
+                           findings(self.judged) if self.judged is not None else ())
             if self.format == "sarif":
                 from schedlang.render import sarif
 
@@ -78,7 +92,13 @@ class Output:
 
             return github.text(found, right=right, judged=judged, unread=self.unread, root=root)
         if self.format == "json":
-            return json.dumps(verdict.document(self.reports, self.problems.values(), self.sends))
+            document = verdict.document(self.reports, self.problems.values(), self.sends)
+            if self.judged is not None:
+                from schedlang.render import runtime
+
+                document["ok"] &= exit_code(self.judged.diagnostics) == EXIT_CLEAN
+                document["runtime"] = runtime.document(self.judged)
+            return json.dumps(document)
         if self.format == "concise" or not self.reports:
             return ""
         more = f"; {self.unread} file{'s' * (self.unread > 1)} could not be used" if self.unread else ""

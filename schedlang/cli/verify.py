@@ -12,6 +12,7 @@ import click
 
 from schedlang.cli.common import bad_option, output_file, rank_counts, value_options
 from schedlang.cli.common import parameters as value_lists
+from schedlang.cli.runtime import runtime_options
 from schedlang.diagnostics import SchedError, error
 from schedlang.loading import expand_case, split_name, with_op
 from schedlang.ops import REDUCE_OPS
@@ -19,6 +20,7 @@ from schedlang.ready import Ready, is_ready, looks_ready, read_ready
 
 if TYPE_CHECKING:
     from schedlang.cli.progress import Progress
+    from schedlang.cli.runtime import Question
     from schedlang.expand import Texts, Value
     from schedlang.ir.table import OpTable
     from schedlang.report import Report
@@ -40,9 +42,10 @@ if TYPE_CHECKING:
 @click.option("--format", "style_name", type=click.Choice(["full", "concise", "json", "github", "sarif"]),
               default="full", show_default=True, help="How to show the result.")
 @click.option("-o", "--output", "file", metavar="FILE", help="Write the result to FILE instead of the standard output.")
+@runtime_options
 def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
             sends_text: str, require_agreement: bool, dtype: str | None, accumulate: str | None,
-            why: tuple[str, str] | None, style_name: str, file: str | None) -> int:
+            why: tuple[str, str] | None, style_name: str, file: str | None, question: Question | None) -> int:
     """Prove schedules right, or show what is wrong with them.
 
     PATH is a schedule file, FILE::NAME for one schedule of several, an op table in JSON, MSCCL XML (.xml, .xml.gz), or
@@ -58,7 +61,8 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
         _check_dtype(dtype, accumulate)
     sends = Sends.parse(sends_text)
     how = {"sends": sends, "require_agreement": require_agreement, "dtype": dtype, "accumulate": accumulate}
-    job = _Job(rank_counts(ranks), value_lists(parameters), op, max_ops, how)
+    # Of a runtime --ranks says how many the communicator has; the files have as many as they have.
+    job = _Job(rank_counts(ranks) if question is None else None, value_lists(parameters), op, max_ops, how)
     if why is not None:
         from schedlang.cli.why import explain
 
@@ -70,6 +74,9 @@ def command(paths: tuple[str, ...], ranks: str | None, parameters: tuple[str, ..
         for result in job.all(paths, progress):
             progress.erase()
             output.add(result)
+        if question is not None:
+            progress.erase()
+            output.answer(question.answer())
     return output.finish()
 
 

@@ -64,7 +64,7 @@ def answer(plans: Sequence[Plan], runtime: Runtime, request: Request, inplace: b
     said in any case; so is which files are never taken, and what the ranges of sizes leave out or cover twice.
     """
     files = [_File(plan, faults(plan, runtime)) for plan in plans]
-    found: list[list[Diagnostic]] = [list(file.faults) for file in files]
+    found = [[*file.faults, *_packed(file.plan, runtime)] for file in files]
     loaded = 0
     for at, file in enumerate(files):
         loaded += file.loaded
@@ -121,6 +121,12 @@ def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
             yield d
 
 
+def _packed(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
+    if plan.source.path.lower().endswith(".gz"):
+        yield note("SL707", f"{runtime.title} reads no compressed files; this is about what is in it",
+                   plan.span(plan.at), help="unpack it where the runtime is to find it", runtime=runtime.name)
+
+
 def _too_many(plan: Plan, runtime: Runtime) -> Diagnostic:
     return error("SL701", f"{runtime.title} keeps {runtime.files:,} files, and ignores this one and all after it",
                  plan.span(plan.at), help="name those that you need first", runtime=runtime.name, unloaded=True)
@@ -139,7 +145,8 @@ def _ranges(members: Sequence[tuple[int, Plan]], call: Choice, runtime: Runtime)
     """What is to say of files for one call, each with the place of its file: those that are never taken, then overlaps,
     then gaps."""
     known = [(at, plan, sizes) for at, plan in members
-             if plan.ranks == call.ranks and usable(plan, runtime, call.inplace) and (sizes := size_range(plan, runtime)) is not None and (sizes[1] is None or sizes[0] < sizes[1])]
+             if plan.ranks == call.ranks and usable(plan, runtime, call.inplace)
+             and (sizes := size_range(plan, runtime)) is not None and (sizes[1] is None or sizes[0] < sizes[1])]
     for nth, (at, plan, sizes) in enumerate(known):
         twice = [(other, common) for _, other, theirs in known[:nth]
                  if (common := _common(sizes, theirs)) is not None]

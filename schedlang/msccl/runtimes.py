@@ -35,6 +35,9 @@ JOINED = 16
 OPERATORS = ("sum", "prod", "min", "max")
 """What kernels exist for."""
 
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint32", "uint64")
+"""What NCCL has of our dtypes; there are no integers of 16 bits."""
+
 FUSED = (Kind.RCS, Kind.RRC, Kind.RRS, Kind.RRCS)
 
 MULTIPLIED = ("allgather", "reducescatter", "reduce_scatter", "alltoall")

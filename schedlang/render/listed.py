@@ -52,15 +52,16 @@ class Listed:
         return text + (f"; {self.alike - 1} more of {self.tried} cases fail alike" if text and self.alike > 1 else "")
 
 
-def listed(reports: Iterable[Report], problems: Iterable[Diagnostic], root: str) -> list[Listed]:
+def listed(reports: Iterable[Report], problems: Iterable[Diagnostic], root: str,
+           more: Iterable[Listed] = ()) -> list[Listed]:
     """The findings of the smallest case of each kind of failure of a schedule, and the errors of others in lines where
     that has none; where no case fails its remarks; the notes on its file; and what was wrong before there were
-    schedules. Sorted by file, line, column and code.
+    schedules; and ``more``. Sorted by file, line, column and code.
 
     Of several kinds of failure that have an error in one place, the one with the fewest ranks tells of it. ``root``:
     the folder of the checkout.
     """
-    found = [Listed(d) for d in problems]
+    found = [*map(Listed, problems), *more]
     for report in reports:
         found += _of(report)
     return sorted((replace(one, user=_user(one.diagnostic, root)) for one in found), key=_order)
