@@ -14,19 +14,24 @@ from schedlang.diagnostics import SchedError, error
 from schedlang.source import Source
 
 
-def read_file(path: str) -> bytes:
-    """What a file holds. Raises OSError where it cannot be read, and for a device such as /dev/zero, which has no end;
-    ValueError for a null character in the name."""
+def read_file(path: str, most: int | None = None) -> bytes:
+    """What a file holds. Raises OSError where it cannot be read, for a device such as /dev/zero, which has no end, and
+    where there are more than ``most`` bytes; ValueError for a null character in the name."""
     with open(path, "rb") as file:
         if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
             raise OSError(errno.EINVAL, "it is a device; name a file")
-        return file.read()
+        if most is None:
+            return file.read()
+        data = file.read(most + 1)
+        if len(data) > most:
+            raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
+        return data
 
 
-def read_bytes(path: str) -> bytes:
+def read_bytes(path: str, most: int | None = None) -> bytes:
     """As :func:`read_file`. Raises SchedError (SL105) where it cannot be read."""
     try:
-        return read_file(path)
+        return read_file(path, most)
     except (OSError, ValueError) as e:  # ValueError: a NUL in the path
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise SchedError(error("SL105", f"cannot read {path}: {why}", help=_instead(path, e))) from None

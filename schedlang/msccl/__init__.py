@@ -7,5 +7,6 @@ of the format, and ``notes`` says what a verdict rests on.
 
 from schedlang.msccl.table import notes, placements, root_of, table
 from schedlang.msccl.words import told
+from schedlang.msccl.xml import loads, read
 
-__all__ = ["notes", "placements", "root_of", "table", "told"]
+__all__ = ["loads", "notes", "placements", "read", "root_of", "table", "told"]

@@ -8,11 +8,12 @@ from enum import IntEnum
 
 from schedlang.diagnostics import Diagnostic
 from schedlang.ir.table import Array
+from schedlang.msccl.places import tag_span
 from schedlang.source import Source, Span
 
 
 class Kind(IntEnum):
-    """What a step does; ``.name.lower()`` is its spelling. ⊕ is the operator, msg what arrives, loc this rank's memory."""
+    """What a step does; ``.name.lower()`` is its spelling. ⊕ is the operator, msg what arrives, loc own memory."""
 
     S = 0
     """send src"""
@@ -46,20 +47,22 @@ class Space(IntEnum):
 class Plan:
     """An MSCCL algorithm, legal as a file: numbers are in range, ids without gaps, steps of known kinds.
 
-    Of the algorithm: ``name``; ``proto`` as written (``Simple``, ``LL``, ``LL128``); ``channels`` (nchannels); ``chunks``
-    (nchunksperloop); ``ranks`` (ngpus); ``coll`` as written; ``inplace``, ``outofplace`` (None where the attribute is
-    missing); ``min_bytes``, ``max_bytes`` (None where missing); ``redop`` (None where missing); ``attributes``: all of the
-    element's, as written; ``at``: the offset of its tag in ``source.text``, as is every ``*_at`` below.
+    Of the algorithm: ``name`` (of the file where it has none); ``proto`` as written (``Simple``, ``LL``, ``LL128``);
+    ``channels`` (nchannels); ``chunks`` (nchunksperloop); ``ranks`` (ngpus); ``coll`` as written; ``inplace``,
+    ``outofplace`` (None where the attribute is missing); ``min_bytes``, ``max_bytes`` (None where missing); ``redop``
+    (None where missing, or no operator of MSCCL's); ``attributes``: all of the element's, as written; ``at``: the
+    offset of its tag in ``source.text``, as is every ``*_at`` below.
 
     One entry a rank, in the order of ids (int32): ``i_chunks``, ``o_chunks``, ``s_chunks``, ``gpu_at`` (int64).
 
     One entry a thread block, by rank, then id (int32): ``block_rank``, ``block_id``, ``send``, ``recv`` (NONE: no such
-    peer), ``chan``, ``block_at`` (int64).
+    peer), ``chan`` (at least 0; of a block without peers 0 where the oldest dialect has -1), ``block_at`` (int64).
 
     One entry a step, by block, then number: ``block`` (int32, index into the blocks' columns), ``s`` (int32, its number
     in the block), ``kind`` (int8, :class:`Kind`), ``src_space``, ``dst_space`` (int8, :class:`Space`), ``src_offset``,
     ``dst_offset``, ``count`` (int32, in chunks; of a nop 0), ``dep_block`` (int32, the id of a block of the same rank,
-    NONE for none), ``dep_step`` (int32), ``has_dep`` (bool: the step publishes that it is done), ``step_at`` (int64).
+    NONE for none), ``dep_step`` (int32, NONE for none), ``has_dep`` (bool: the step publishes that it is done),
+    ``step_at`` (int64).
 
     Fields that a kind ignores (dst of `s`, src of `r`, all places of `nop`) are as they are written.
 
@@ -119,6 +122,4 @@ class Plan:
 
     def span(self, at: int) -> Span:
         """The tag that begins at an offset, as a place for messages."""
-        text = self.source.text
-        end = text.find(">", at)
-        return Span(self.source, at, end + 1 if end >= 0 else len(text))
+        return tag_span(self.source, at)
