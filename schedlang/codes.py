@@ -872,6 +872,17 @@ _RUNNING = (
         """
         Give another path, or make room on the disk.
         """),
+    _code(
+        "SL808", "not-in-the-language", UNUSABLE, "The table does something that source has no words for.",
+        """
+        Tables that come from programs can do a little more than the language says: store nothing of what arrives
+        without passing it on, pass a message on by a connection that must not be called as the one it came by, keep
+        scratch on one rank only. `schedlang compile --target sched` writes such a table not at all, rather than
+        something else.
+        """,
+        """
+        Change what the message names in the program that wrote the table; `verify` and `run` take the table as it is.
+        """),
 )
 
 _ALL = _TEXT + _NAMES + _ORDER + _MEMORY + _VALUES + _REMARKS + _RUNTIMES + _RUNNING

@@ -20,8 +20,15 @@ def _json(table: OpTable) -> str:
     return dumps(table)
 
 
+def _source(table: OpTable) -> str:
+    from schedlang.lift import source
+
+    return source(table)
+
+
 TARGETS: dict[str, tuple[str, Callable[[OpTable], str]]] = {
     "json": ("the op table, for programs of your own", _json),
+    "sched": ("source for this size, with loops where it is regular", _source),
 }
 """The forms there are: name -> (what it is, the function that makes its text)."""
 
@@ -38,6 +45,10 @@ def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str
 
     FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Nothing is proved here: see `schedlang
     verify`.
+
+    The target sched is readable source for one size: loops and formulas where the operations are regular, plain steps
+    where they are not. Before it is written it was expanded and compared: it has the same operations as FILE, but for
+    the names of streams, connections, events and scratch.
 
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.

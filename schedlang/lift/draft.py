@@ -92,7 +92,7 @@ def _by_content(s: Statements, group: Array) -> Array:
         lanes.setdefault((int(number[i]), int(s.lane[i])), []).append(i)
     for (g, lane), at in lanes.items():
         rows = s.row[at]
-        key = (int(s.rank[lane]), len(at), t.chunk[rows].tolist(), t.peer[rows].tolist(), t.op[rows].tolist())
+        key = (int(s.rank[lane]), t.chunk[rows].tolist(), t.peer[rows].tolist(), t.op[rows].tolist())
         least[g] = min(least.get(g, key), key)
     missing = [g for g in range(int(group.max(initial=-1)) + 1) if g not in least]
     return np.array(sorted(least, key=lambda g: least[g]) + missing, np.int64)
