@@ -6,12 +6,13 @@ never write to a table's columns in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
+from schedlang.diagnostics import Diagnostic
 from schedlang.ops import COLLECTIVES, Op
 from schedlang.source import Location
 
@@ -180,7 +181,9 @@ class OpTable:
                                     (a witness for proofs, itself to be checked); None where nothing is known
     ======================== ====== ================================================================================
 
-    ``transport``: what it runs on, where that is known; None: it is to be right on any.
+    ``transport``: what it runs on, where that is known; None: it is to be right on any. ``told``: puts findings about
+    its rows in the words of the format that it was read from, or leaves out what is none there; None: they are in the
+    words of the language, or of the JSON form.
     """
 
     name: str
@@ -212,6 +215,7 @@ class OpTable:
     number: Array | None = None
     location: Location | None = field(default=None, compare=False)
     transport: Transport | None = None
+    told: Callable[[Iterable[Diagnostic]], Sequence[Diagnostic]] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.op)

@@ -68,6 +68,12 @@ class Verdict:
         proved = all(p.state == "proved" for p in self.proofs if p.name != "agreement")
         return proved and all(d.severity < Severity.ERROR for d in self.diagnostics)
 
+    @property
+    def model(self) -> str:
+        """How deadlock was judged, in words: ``without buffering``, ``LL: with 8 messages in flight per connection``.
+        """
+        return _model(self.table, self.sends)
+
     def proof(self, name: str) -> Proof:
         """The proof of a property. KeyError where there is none of that name."""
         found = next((p for p in self.proofs if p.name == name), None)
@@ -160,7 +166,8 @@ class _Report:
         """The verdict; ``why`` the proofs not yet entered were not judged."""
         names = PROOFS if self.table.collective.name != "barrier" else (*PROOFS[:5], "barrier")
         proofs = tuple(self.proofs.get(name) or Proof(name, "not judged", why) for name in names)
-        return Verdict(self.table, self.sends, proofs, tuple(self.diagnostics), self.facts)
+        told = self.table.told(self.diagnostics) if self.table.told is not None else self.diagnostics
+        return Verdict(self.table, self.sends, proofs, tuple(told), self.facts)
 
 
 def _model(table: OpTable, sends: Sends) -> str:
