@@ -1,14 +1,16 @@
 """Reading MSCCL XML.
 
-Text becomes elements (``parse``), these become a plan (``rules``); files may be packed (``unpack``).
+Text becomes elements (``parse``), these become a plan (``build``), and that has to obey the rules of the format
+(``rules``). Files may be packed (``unpack``).
 """
 
 from __future__ import annotations
 
+from schedlang.msccl.build import plan_of
 from schedlang.msccl.complaints import Complaints
 from schedlang.msccl.parse import parse
 from schedlang.msccl.plan import Plan
-from schedlang.msccl.rules import plan_of
+from schedlang.msccl.rules import check
 from schedlang.msccl.unpack import read_source
 from schedlang.source import Source
 
@@ -29,4 +31,6 @@ def loads(text: str, path: str) -> Plan:
 
 def _plan(source: Source) -> Plan:
     complaints = Complaints(source)
-    return plan_of(parse(source, complaints), complaints)
+    plan = plan_of(parse(source, complaints), complaints)
+    check(plan, complaints)
+    return plan
