@@ -101,7 +101,7 @@ def _range(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
 
 def _sizes(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
     """i_chunks and o_chunks against nchunksperloop."""
-    if not runtime.chunks_agree:
+    if not runtime.chunks_agree or plan.coll not in runtime.collectives:
         return
     for name, column, block in (("i_chunks", plan.i_chunks, plan.coll == "allgather"),
                                 ("o_chunks", plan.o_chunks, plan.coll == "reduce_scatter")):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from schedlang.diagnostics import Diagnostic, Note, error, note, warning
+from schedlang.diagnostics import Diagnostic, Note, Severity, error, note, warning
 from schedlang.msccl.accept import Request, factor, faults, reasons, size_range, unloaded, usable
 from schedlang.msccl.phrases import attribute, range_text
 from schedlang.msccl.plan import Plan
@@ -61,10 +61,14 @@ def answer(plans: Sequence[Plan], runtime: Runtime, request: Request, inplace: b
     ``inplace``: the calls that are asked about; None: both, as far as the files are for them. All collectives and
     numbers of ranks that there are files for are looked at. Where no file is taken for a call, each says why not; where
     one is, those that it keeps from being taken say so. What no choice of files mends, such as too few channels, is
-    said in any case; so is which files are never taken, and what the ranges of sizes leave out or cover twice.
+    said in any case; so is which files are never taken. Where no size is asked about, notes say what the ranges of
+    sizes leave out or cover twice.
     """
     files = [_File(plan, faults(plan, runtime)) for plan in plans]
-    found = [[*file.faults, *_packed(file.plan, runtime)] for file in files]
+    found = [list(file.faults) for file in files]
+    packed = [at for at, file in enumerate(files) if file.plan.source.path.lower().endswith(".gz")]
+    if packed:
+        found[packed[0]].append(_packed(files[packed[0]].plan, runtime, len(packed)))
     loaded = 0
     for at, file in enumerate(files):
         loaded += file.loaded
@@ -84,7 +88,8 @@ def answer(plans: Sequence[Plan], runtime: Runtime, request: Request, inplace: b
         for at in members:
             found[at] += [d for d in why[at] if not fit or d.code in _ALWAYS]
         for at, more in _ranges([(at, files[at].plan) for at in members if files[at].loaded], call, runtime):
-            found[at].append(more)
+            if request.size is None or more.severity != Severity.NOTE:
+                found[at].append(more)
     return Answer(tuple(plans), tuple(tuple(_once(these)) for these in found), tuple(choices))
 
 
@@ -121,10 +126,9 @@ def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
             yield d
 
 
-def _packed(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
-    if plan.source.path.lower().endswith(".gz"):
-        yield note("SL707", f"{runtime.title} reads no compressed files; this is about what is in it",
-                   plan.span(plan.at), help="unpack it where the runtime is to find it", runtime=runtime.name)
+def _packed(plan: Plan, runtime: Runtime, count: int) -> Diagnostic:
+    return note("SL707", f"{runtime.title} reads no compressed files; this is about what is in it", plan.span(plan.at),
+                count=count, help="unpack it where the runtime is to find it", runtime=runtime.name)
 
 
 def _too_many(plan: Plan, runtime: Runtime) -> Diagnostic:
