@@ -42,8 +42,8 @@ def read_text(path: str) -> Source:
     data = read_bytes(path)
     if data.startswith(b"\x1f\x8b"):
         raise SchedError(error("SL105", f"{path} is compressed, not text",
-                               help=f"decompress it: gunzip {path}; only MSCCL XML, whose name then ends in .xml.gz, is "
-                                    "read as it is, and not to be imported or formatted"))
+                               help=f"decompress it: gunzip {path}; only MSCCL XML, whose name then ends in .xml.gz, "
+                                    "is read as it is, and not to be imported or formatted"))
     try:
         return Source(path, data.decode("utf-8-sig"))
     except UnicodeDecodeError as e:

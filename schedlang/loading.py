@@ -45,7 +45,7 @@ def load_table(target: str, *, ranks: int | None = None, params: Mapping[str, An
         if op is not None:
             table = with_op(table, op)
         _require_bounds(table)
-        return table, [*ready.remarks, *ready.unasked(given, one=True)]
+        return table, [*ready.notes({key: case[key] for key in given}), *ready.unasked(given)]
     from schedlang.expand import choose, load_program
 
     program = load_program(file)

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,10 @@ class Ready:
     """What such a file holds: one schedule, for one number of ranks and a few values of its parameters.
 
     ``form``: what kind of file it is, with its article, for messages. ``choices``: the values of each parameter that
-    there are tables for, the one that is preferred first. ``assumed``: those parameters that the file says nothing of:
-    the values stand for it, and any other may be asked for. ``make``: the table for a value of each parameter; raises
-    SchedError where the file does not fit them. ``remarks``: notes on the file as a whole. ``elsewhere``: what to do
-    where other values are wanted.
+    there are tables for, the one that is preferred first. ``open``: those parameters of which any other integer may be
+    asked for as well. ``make``: the table for a value of each parameter; raises SchedError where the file does not fit
+    them. ``notes``: what there is to say of the file as a whole, by the values that were given. ``elsewhere``: what to
+    do where other values are wanted.
     """
 
     file: str
@@ -35,8 +36,8 @@ class Ready:
     choices: Mapping[str, Sequence[Any]]
     make: Callable[[Mapping[str, Any]], OpTable]
     elsewhere: str
-    assumed: frozenset[str] = frozenset()
-    remarks: tuple[Diagnostic, ...] = ()
+    open: frozenset[str] = frozenset()
+    notes: Callable[[Mapping[str, Any]], Sequence[Diagnostic]] = lambda _: ()
 
     def cases(self, ranks: Sequence[int] | None, given: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
         """The values, ``ranks`` among them, of each table that is asked for, the preferred one first. ``ranks`` and
@@ -56,30 +57,32 @@ class Ready:
         if have is None:
             raise SchedError(error("SL206", f"{self.file} is {self.form}, expanded already, without a parameter {key}",
                                    help=self.elsewhere))
-        if key in self.assumed:
-            return values
+        if key in self.open:
+            return [self._integer(key, value) for value in values]
         if found := [value for value in have if any(same_value(value, wanted) for wanted in values)]:
             return found
         offered = " or ".join(map(shown, have))
         raise SchedError(error("SL206", f"{self.file} is {self.form}, expanded already with {key} = {offered}, not "
                                f"{shown(values[0])}", help=self.elsewhere))
 
+    def _integer(self, key: str, value: Any) -> int:
+        try:
+            if not isinstance(value, bool):
+                return index(value)
+        except TypeError:
+            pass
+        raise SchedError(error("SL206", f"{key} is {shown(value)}, and must be one integer",
+                               help=f"for example -p {key}={self.choices[key][0]}"))
+
     def table(self, case: Mapping[str, Any]) -> OpTable:
         """The table for one of :meth:`cases`. Raises SchedError where the file does not fit it."""
         return self.make(case)
 
-    def unasked(self, given: Mapping[str, Any], *, one: bool) -> list[Diagnostic]:
-        """Notes on values that neither somebody gave nor the file says; where ``one`` table is taken, also on those
-        that it has others besides."""
+    def unasked(self, given: Mapping[str, Any]) -> list[Diagnostic]:
+        """Notes on the values that nobody gave, where one table is taken of several."""
         found = []
         for key, (first, *others) in self.choices.items():
-            if key in given:
-                continue
-            if key in self.assumed:
-                found.append(note("SL606", f"`{key}` was not given, and {self.file} does not say it: {key} = "
-                                  f"{shown(first)} is assumed", help=f"-p {key}=VALUE gives another",
-                                  values={key: first}))
-            elif others and one:
+            if others and key not in given:
                 found.append(note("SL606", f"`{key}` was not given, so {key} = {shown(first)} is taken; {self.file} is "
                                   f"for {key} = {' and '.join(map(shown, others))}, too",
                                   help=f"-p {key}={shown(others[0])} takes the other", values={key: first}))
@@ -133,18 +136,17 @@ def _json(file: str) -> Ready:
 
 
 def _msccl(file: str) -> Ready:
-    from schedlang import msccl
-    from schedlang.msccl.table import placements, root_of, table
+    from schedlang.msccl import notes, placements, read, root_of, table
 
-    plan = msccl.read(file)
+    plan = read(file)
     choices: dict[str, Sequence[Any]] = {"inplace": placements(plan)}
     root = root_of(plan)
     if root is not None:
         choices["root"] = (root,)
     return Ready(file, "an MSCCL file", plan.name, plan.ranks, choices,
                  lambda case: table(plan, case["inplace"], root=case.get("root")),
-                 "what its <algo> says of inplace and outofplace is what it is for; other values need another file",
-                 frozenset({"root"} - plan.attributes.keys()), plan.remarks)
+                 "it is for what its <algo> says in inplace and outofplace", frozenset({"root"}),
+                 lambda given: notes(plan, given.get("root")))
 
 
 # ---- folders ---------------------------------------------------------------------------------------------------------

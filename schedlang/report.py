@@ -31,7 +31,7 @@ class Case:
 
     ``values``: ``ranks`` and the parameters. ``status``: ``skipped`` where a `require` excludes these values,
     ``unusable`` where they cannot be used at all. ``proofs`` and ``facts`` are those of the verdict; empty where
-    nothing was verified.
+    nothing was verified. ``model``: by how much buffering deadlock was judged, in words; empty where nothing was.
     """
 
     values: Mapping[str, Any]
@@ -39,6 +39,7 @@ class Case:
     diagnostics: tuple[Diagnostic, ...]
     proofs: tuple[Proof, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
 
     @property
     def codes(self) -> tuple[str, ...]:

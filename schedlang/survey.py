@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from schedlang.codes import CODES, UNUSABLE
-from schedlang.diagnostics import Diagnostic, Note, Severity
+from schedlang.diagnostics import Diagnostic, Note, SchedError, Severity
 from schedlang.report import Case, Report, Status
 
 if TYPE_CHECKING:
     from schedlang.expand import Program
     from schedlang.ir.table import OpTable
-
-_Case = TypeVar("_Case")
 
 
 def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, file: str, op: str | None = None,
@@ -26,27 +24,37 @@ def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, f
     Values that a `require` excludes are skipped, unless it excludes all: then each is unusable. ``progress`` is called
     before each case, with its position and its values. ``how``: see :func:`judge`.
     """
-    told = cases if progress is None else _told(cases, progress, lambda values: values)
+    told = cases if progress is None else _told(cases, progress)
     found = tuple(_cases(program, name, told, op, max_ops, how))
     if all(case.status == "skipped" for case in found):
         found = tuple(replace(case, status="unusable") for case in found)
     return Report(file, name, _weighed(found, _OTHERS_NEED_IT), made_up)
 
 
-def survey_tables(tables: Iterable[tuple[Mapping[str, Any], OpTable]], name: str, *, file: str,
-                  progress: Callable[[int, Mapping[str, Any]], None] | None = None, **how: Any) -> Report:
-    """Verifies tables of one file, each with the values that it is for. ``progress`` and ``how`` as for
-    :func:`survey`."""
-    told = tables if progress is None else _told(tables, progress, lambda case: case[0])
-    found = tuple(judge(table, values, **how) for values, table in told)
-    return Report(file, name, _weighed(found, _OTHER_TABLES_NEED_IT))
+def survey_tables(cases: Sequence[Mapping[str, Any]], make: Callable[[Mapping[str, Any]], OpTable], name: str, *,
+                  file: str, progress: Callable[[int, Mapping[str, Any]], None] | None = None, **how: Any) -> Report:
+    """Verifies the tables that ``make`` gives for the given values; where it raises SchedError, that is the verdict.
+    ``progress`` and ``how`` as for :func:`survey`."""
+    told = cases if progress is None else _told(cases, progress)
+    return Report(file, name, _weighed(tuple(_tables(told, make, how)), _OTHER_TABLES_NEED_IT))
 
 
-def _told(cases: Iterable[_Case], progress: Callable[[int, Mapping[str, Any]], None],
-          values: Callable[[_Case], Mapping[str, Any]]) -> Iterator[_Case]:
-    for position, case in enumerate(cases):
-        progress(position, values(case))
-        yield case
+def _tables(cases: Iterable[Mapping[str, Any]], make: Callable[[Mapping[str, Any]], OpTable],
+            how: Mapping[str, Any]) -> Iterator[Case]:
+    for values in cases:
+        try:
+            table = make(values)
+        except SchedError as failure:
+            yield Case(values, _unexpanded(failure.diagnostics), failure.diagnostics)
+        else:
+            yield judge(table, values, **how)
+
+
+def _told(cases: Iterable[Mapping[str, Any]],
+          progress: Callable[[int, Mapping[str, Any]], None]) -> Iterator[Mapping[str, Any]]:
+    for position, values in enumerate(cases):
+        progress(position, values)
+        yield values
 
 
 def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnostic] = (), **how: Any) -> Case:
@@ -56,7 +64,7 @@ def judge(table: OpTable, values: Mapping[str, Any], earlier: Iterable[Diagnosti
 
     verdict = verify(table, **{option: value for option, value in how.items() if value is not None})
     return Case(values, "ok" if verdict.ok else "faulty", (*earlier, *verdict.diagnostics),
-                verdict.proofs, verdict.facts)
+                verdict.proofs, verdict.facts, verdict.model)
 
 
 def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: str | None, max_ops: int | None,

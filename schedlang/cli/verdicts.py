@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from schedlang.msccl.asked import Judged
     from schedlang.report import Report
 
-_MODELS = {"default": "Deadlock is judged without buffering, all else with unlimited buffering.",
-           "rendezvous": "All is judged without buffering."}
-
 
 class Output:
     """Where results go: to the standard output, or to the file ``path``, as a whole or not at all.
@@ -103,15 +100,29 @@ class Output:
             return ""
         more = f"; {self.unread} file{'s' * (self.unread > 1)} could not be used" if self.unread else ""
         total = f"{right} of {judged} schedules are right{more}\n" if judged + self.unread > 1 else ""
-        if not any(case.proofs for report in self.reports for case in report.cases):
+        models = list(dict.fromkeys(case.model for report in self.reports for case in report.cases if case.proofs))
+        if not models:
             return total        # nothing came as far as being judged
-        return f"{total}{_MODELS.get(self.sends, f'All judged with --sends {self.sends}.')}\n"
+        return f"{total}{_model(self.sends, models)}\n"
 
     def _write(self, text: str) -> None:
         if self.path is not None:
             self._written.append(text)
         elif text:
             click.echo(text, nl=False, color=self._color)
+
+
+def _model(sends: str, deadlock: list[str]) -> str:
+    """By what was judged. ``sends``: the option; ``deadlock``: how deadlock was, in words, in all cases that were."""
+    if sends == "rendezvous":
+        return "All is judged without buffering."
+    if sends != "default":
+        return f"All judged with --sends {sends}."
+    told = []
+    for model in deadlock:
+        protocol, _, how = model.rpartition(": ")
+        told.append(f"{how} ({protocol})" if protocol else f"{how} (others)" if len(deadlock) > 1 else how)
+    return f"Deadlock is judged {', '.join(told)}, all else with unlimited buffering."
 
 
 def _exit(report: Report) -> int:

@@ -163,22 +163,27 @@ class _Job:
         from schedlang.render.verdict import values_text
         from schedlang.survey import survey_tables
 
-        tables = list(self.tables_of(ready))
+        cases = ready.cases(self.ranks, self.given)
+        used = False
+
+        def made(values: Mapping[str, Any]) -> OpTable:
+            nonlocal used
+            table, op = self.made(ready, values)
+            used = used or op == self.op
+            return table
 
         def say(at: int, case: Mapping[str, Any]) -> None:
-            progress.say(f"{ready.file}::{ready.name}  case {at + 1} of {len(tables)}: {values_text([case])}")
+            progress.say(f"{ready.file}::{ready.name}  case {at + 1} of {len(cases)}: {values_text([case])}")
 
-        unused = self.op is not None and self.op_for(tables[0][1].operator is not None, alone=True) is None
-        report = survey_tables(tables, ready.name, file=ready.file, progress=say, **self.how)
-        notes = (*ready.remarks, *ready.unasked(self.given, one=False))
-        return replace(report, notes=notes, unused_op=self.op if unused else None)
+        report = survey_tables(cases, made, ready.name, file=ready.file, progress=say, **self.how)
+        notes = tuple(ready.notes({key: cases[0][key] for key in self.given}))
+        return replace(report, notes=notes, unused_op=None if used else self.op)
 
-    def tables_of(self, ready: Ready) -> Iterator[tuple[dict[str, Any], OpTable]]:
-        """Those tables of a file that the options ask for, with the operator that they do."""
-        for values in ready.cases(self.ranks, self.given):
-            table = ready.table(values)
-            op = self.op_for(table.operator is not None, alone=True)
-            yield values, table if op is None else with_op(table, op)
+    def made(self, ready: Ready, values: Mapping[str, Any]) -> tuple[OpTable, str | None]:
+        """A table of a file, and the operator that it was given."""
+        table = ready.table(values)
+        op = self.op_for(table.operator is not None, alone=True)
+        return (table if op is None else with_op(table, op)), op
 
     def tables(self, paths: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], OpTable]]:
         """The tables of the one schedule that is named, for all its cases, as far as they expand."""
@@ -186,7 +191,9 @@ class _Job:
             raise bad_option("--why looks at one schedule", help="name one: FILE or FILE::NAME")
         file, name = split_name(paths[0])
         if is_ready(file):
-            yield from self.tables_of(read_ready(file, name))
+            ready = read_ready(file, name)
+            for values in ready.cases(self.ranks, self.given):
+                yield values, self.made(ready, values)[0]
             return
         from schedlang.expand import load_program
 
