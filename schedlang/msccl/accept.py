@@ -122,8 +122,8 @@ def _operations(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
         kinds = [Kind(k).name.lower() for k in np.unique(plan.kind[fused]).tolist()]
         yield error("SL702", f"{runtime.title} is built without {listed(kinds)}: the call that takes the file fails",
                     attribute(plan, "type", int(plan.step_at[fused[0]])), count=len(fused),
-                    help="receive into scratch; `re` or `cpy` and `s` are steps of their own", runtime=runtime.name,
-                    unloaded=False)
+                    help="write `r` and `s`, and to add `r` into scratch and `re`, as steps of their own",
+                    runtime=runtime.name, unloaded=False)
 
 
 # ---- one call --------------------------------------------------------------------------------------------------
