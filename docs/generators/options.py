@@ -29,5 +29,5 @@ def options() -> str:
 
 def _option(option: click.Option) -> str:
     choices = "\\|".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
-    spelling = f"{', '.join(option.opts)} {option.metavar or choices}".strip()
+    spelling = f"{', '.join([*option.opts, *option.secondary_opts])} {option.metavar or choices}".strip()
     return f"| `{spelling}` | {option.help or ''}{f' Default: {option.default}.' if option.show_default else ''} |"
