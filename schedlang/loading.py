@@ -94,7 +94,7 @@ def _require_bounds(table: OpTable) -> None:
 
     outside = [d for d in legal.faults(table) if d.code not in ("SL306", "SL307")]
     if outside:
-        raise SchedError(outside)
+        raise SchedError(outside if table.told is None else table.told(outside))
 
 
 def expand_case(program: Program, name: str, case: Mapping[str, Any], *, op: str | None = None,

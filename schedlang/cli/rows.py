@@ -74,7 +74,7 @@ class RowName:
         if not rows:
             raise bad_option(f"{self.text}: no operation of {table.name} comes from there{self._nearest(table)}",
                              help=SPELLING)
-        there = np.sort(np.concatenate(found))
+        there = self._itself(table, np.sort(np.concatenate(found)))
         if len(there) == 1:
             return int(there[0])
         listed = there if len(there) else np.sort(np.concatenate(rows))
@@ -87,6 +87,13 @@ class RowName:
         if len(listed) > 4:
             notes.append(Note(f"and {len(listed) - 4:,} more"))
         raise SchedError(error("SL806", f"{self.text}: {many}", notes=notes, help=SPELLING))
+
+    def _itself(self, table: OpTable, rows: Array) -> Array:
+        """Of an operation and the waits and records that come from the same place, as in an MSCCL file, the
+        operation, unless the marks ask for another."""
+        moves = rows[~np.isin(table.op[rows], (Op.RECORD, Op.WAIT))]
+        one = len(moves) == 1 and len(np.unique(table.site[rows])) == 1
+        return moves if one and not any(name == "op" for name, _ in self.marks) else rows
 
     def _at(self, location: Location | None) -> bool:
         if location is None:
