@@ -25,8 +25,8 @@ class Ready:
     ``form``: what kind of file it is, with its article, for messages. ``choices``: the values of each parameter that
     there are tables for, the one that is preferred first. ``open``: those parameters of which any other integer may be
     asked for as well. ``make``: the table for a value of each parameter; raises SchedError where the file does not fit
-    them. ``notes``: what there is to say of the file as a whole, by the values that were given. ``elsewhere``: what to
-    do where other values are wanted.
+    them. ``notes``: what there is to say of the file as a whole, by the values that were given. ``source``: what other
+    sizes are for; ``elsewhere``: what to do where other values are wanted.
     """
 
     file: str
@@ -35,6 +35,7 @@ class Ready:
     ranks: int
     choices: Mapping[str, Sequence[Any]]
     make: Callable[[Mapping[str, Any]], OpTable]
+    source: str
     elsewhere: str
     open: frozenset[str] = frozenset()
     notes: Callable[[Mapping[str, Any]], Sequence[Diagnostic]] = lambda _: ()
@@ -47,7 +48,7 @@ class Ready:
         """
         if ranks is not None and self.ranks not in ranks:
             raise SchedError(error("SL206", f"{self.file} is {self.form} for {self.ranks} ranks, not {ranks[0]}",
-                                   help="it is expanded already; other sizes need the .sched file"))
+                                   help=f"it is expanded already; other sizes need {self.source}"))
         there: dict[str, Sequence[Any]] = {"ranks": (self.ranks,), **self.choices}
         for key, values in given.items():
             there[key] = self._wanted(key, values, there.get(key))
@@ -132,7 +133,7 @@ def _json(file: str) -> Ready:
     table = loads(read_text(file).text, file)
     return Ready(file, "an op table", table.name, table.ranks,
                  {key: (value,) for key, value in table.params.items()}, lambda _: table,
-                 "give parameters to a .sched file")
+                 "the .sched file", "give parameters to a .sched file")
 
 
 def _msccl(file: str) -> Ready:
@@ -145,7 +146,8 @@ def _msccl(file: str) -> Ready:
         choices["root"] = (root,)
     return Ready(file, "an MSCCL file", plan.name, plan.ranks, choices,
                  lambda case: table(plan, case["inplace"], root=case.get("root")),
-                 "it is for what its <algo> says in inplace and outofplace", frozenset({"root"}),
+                 "another file", "-p takes inplace, true or false as its <algo> says, and root where the collective has "
+                 "one", frozenset({"root"}),
                  lambda given: notes(plan, given.get("root")))
 
 

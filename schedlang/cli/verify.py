@@ -164,12 +164,12 @@ class _Job:
         from schedlang.survey import survey_tables
 
         cases = ready.cases(self.ranks, self.given)
-        used = False
+        unused = False
 
         def made(values: Mapping[str, Any]) -> OpTable:
-            nonlocal used
+            nonlocal unused
             table, op = self.made(ready, values)
-            used = used or op == self.op
+            unused = op != self.op
             return table
 
         def say(at: int, case: Mapping[str, Any]) -> None:
@@ -177,7 +177,7 @@ class _Job:
 
         report = survey_tables(cases, made, ready.name, file=ready.file, progress=say, **self.how)
         notes = tuple(ready.notes({key: cases[0][key] for key in self.given}))
-        return replace(report, notes=notes, unused_op=None if used else self.op)
+        return replace(report, notes=notes, unused_op=self.op if unused else None)
 
     def made(self, ready: Ready, values: Mapping[str, Any]) -> tuple[OpTable, str | None]:
         """A table of a file, and the operator that it was given."""
