@@ -10,8 +10,9 @@ import numpy as np
 from schedlang.ir.table import NONE, Array
 from schedlang.lift import labels, own
 from schedlang.lift.kinds import LOST, Field, Kind
-from schedlang.lift.nest import Nest, _weight, fitted, nests
+from schedlang.lift.nest import Nest, Strands, fitted, nests, ring_nest, tables, weight
 from schedlang.lift.own import Events
+from schedlang.lift.rings import rings
 from schedlang.lift.statements import Statements
 from schedlang.lift.write import Naming
 from schedlang.ops import Op
@@ -44,10 +45,11 @@ def own_view(s: Statements, *, loops: bool = True, alone: bool = False) -> Draft
     strands, kinds, lane_class = own.strands(s, found, each)
     made, place = [], np.zeros(len(s.rank), np.int64)
     several: dict[int, bool] = {}
+    lanes = _lane_numbers(s, chan)
     for turn in range(2):
         made = []
         for members in ([np.array([k]) for k in range(len(s.rank))] if alone else strands.alike()):
-            made += nests(strands, members, loops=loops)
+            made += _nests(s, strands, members, lanes, loops)
         if turn or not len(found.many) or (found.lane == NONE).all():
             break
         place, several = _places(s, made, lane_class, alone)
@@ -66,6 +68,19 @@ def own_view(s: Statements, *, loops: bool = True, alone: bool = False) -> Draft
         index = [int(place[lane])] * told + [int(found.turn[i])] * turned
         event[i] = (word, tuple(index) or (0,))
     return Draft(made, best[1], kinds, words, best[2], event, best[3])
+
+
+def _nests(s: Statements, strands: Strands, members: Array, number: Array, loops: bool) -> list[Nest]:
+    """The nests of lanes that run alike: on rings, where that reads better."""
+    found = nests(strands, members, loops=loops)
+    if not any(tables(n.body) for n in found):
+        return found
+    laid = rings(s, members, number)
+    if laid is not None:
+        ring = ring_nest(strands, *laid, loops)
+        if ring.cost < sum(n.cost for n in found):
+            return [ring]
+    return found
 
 
 def _numbers(s: Statements, group: Array) -> Iterator[Array]:
@@ -92,7 +107,8 @@ def _by_content(s: Statements, group: Array) -> Array:
         lanes.setdefault((int(number[i]), int(s.lane[i])), []).append(i)
     for (g, lane), at in lanes.items():
         rows = s.row[at]
-        key = (int(s.rank[lane]), t.chunk[rows].tolist(), t.peer[rows].tolist(), t.op[rows].tolist())
+        chunks = np.where((t.buffer[rows] == NONE) & (t.from_buffer[rows] != NONE), t.from_chunk[rows], t.chunk[rows])
+        key = (int(s.rank[lane]), chunks.tolist(), t.peer[rows].tolist(), t.op[rows].tolist())
         least[g] = min(least.get(g, key), key)
     missing = [g for g in range(int(group.max(initial=-1)) + 1) if g not in least]
     return np.array(sorted(least, key=lambda g: least[g]) + missing, np.int64)
@@ -192,7 +208,7 @@ def _named(s: Statements, made: list[Nest], number: Array, roles: Array, steady:
         if by_number and transfers:
             assert chan is not None
             namings.append(Naming("", chan, None))
-            cost += _weight(chan)
+            cost += weight(chan)
             for lane in flat.ravel().tolist():
                 stream[lane] = str(int(lanes[lane]))
             continue
@@ -203,5 +219,5 @@ def _named(s: Statements, made: list[Nest], number: Array, roles: Array, steady:
             for k, lane in enumerate(row):
                 stream[lane] = f"{word}[{k}]" if each > 1 else word
         namings.append(Naming(word, index if each > 1 else None, chan, transfers and not steady))
-        cost += 1 + (_weight(index) if each > 1 else 0) + (0 if chan is None else 2 + _weight(chan))
+        cost += 1 + (weight(index) if each > 1 else 0) + (0 if chan is None else 2 + weight(chan))
     return cost, namings, stream, number

@@ -30,7 +30,7 @@ def identifier(name: str, fallback: str) -> str:
 
 def taken() -> set[str]:
     """The names that lists may not have."""
-    return {*_TAKEN, *VARIABLES}
+    return {*_TAKEN, *VARIABLES, "place", "here", "before", "after", "counts"}
 
 
 def buffers(table: OpTable, own: set[int]) -> list[str]:

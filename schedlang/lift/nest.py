@@ -7,7 +7,7 @@ and steps are equal are written once, over axes that say which of them is meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -44,6 +44,23 @@ class Strands:
 
 
 @dataclass(frozen=True, eq=False)
+class Seated:
+    """``base + scale * rings[axis 1][seat]``: a rank by its place in a ring."""
+
+    base: Formula
+    scale: int
+    seat: Formula
+    rings: Array
+
+    def __call__(self, coordinates: Sequence[Array]) -> Array:
+        at = self.rings[coordinates[1], self.seat(coordinates)]
+        return np.asarray(self.base(coordinates) + self.scale * at)
+
+    def text(self, names: Sequence[str]) -> str:
+        return f"{self.base.text(names)} + {self.scale} * ring[{names[1]}][{self.seat.text(names)}]"
+
+
+@dataclass(frozen=True, eq=False)
 class Line:
     """A statement: ``formulas[f]`` of its fields, over the axes and the loops round it."""
 
@@ -72,12 +89,15 @@ Part = Line | Group | Turns
 @dataclass(frozen=True, eq=False)
 class Nest:
     """A class of strands: ``members`` has an axis for the anchors (``anchors``, ascending), then the others; ``body``
-    what they run. ``cost``: how much there is to read."""
+    what they run. ``cost``: how much there is to read. ``rings``: where anchors are not ranks but places in rings, the
+    ranks by ring, which the second axis stands for, and place.
+    """
 
     members: Array
     anchors: Array
     body: tuple[Part, ...]
     cost: int
+    rings: Array | None = None
 
 
 def nests(strands: Strands, members: Array, *, loops: bool = True) -> list[Nest]:
@@ -168,11 +188,12 @@ class _Build:
     loops: bool
     starts: Array
     anchors: Array
+    fit: Fit
     within: bool = False
     splits: bool = True
 
     @classmethod
-    def of(cls, strands: Strands, members: Array, loops: bool) -> _Build:
+    def of(cls, strands: Strands, members: Array, loops: bool, fit: Fit | None = None) -> _Build:
         a, b = int(strands.first[members[0]]), int(strands.first[members[0] + 1])
         kinds = strands.kind[a:b].tolist()
         bounds = [*np.flatnonzero(strands.opens[a:b]).tolist(), b - a]
@@ -180,7 +201,7 @@ class _Build:
         sequence = [tokens.setdefault(tuple(kinds[x:y]), len(tokens)) for x, y in pairwise(bounds)]
         folded = fold(sequence) if loops else [Leaf(k) for k in range(len(sequence))]
         empty = np.zeros(0, np.int64)
-        return cls(strands, tuple(folded), kinds, bounds, loops, empty, empty)
+        return cls(strands, tuple(folded), kinds, bounds, loops, empty, empty, fit or _fit)
 
     def nest(self, grid: Array) -> Nest:
         anchors = self.strands.anchor[grid.reshape(len(grid), -1)[:, 0]]
@@ -228,13 +249,54 @@ class _Build:
         for k, (count, rows) in enumerate(turns, self.starts.ndim):
             where = where + (np.arange(count) * rows).reshape([count if j == k else 1 for j in range(axes)])
         fields = self.strands.fields
-        return Line(self.kinds[at], tuple(fitted(fields[where, f], self.anchors) for f in range(fields.shape[1])))
+        return Line(self.kinds[at], tuple(self.fit(fields[where, f], self.anchors, f) for f in range(fields.shape[1])))
 
 
 def _first(part: Leaf | Repeat) -> int:
     while isinstance(part, Repeat):
         part = part.body[0]
     return part.at
+
+
+def ring_nest(strands: Strands, grid: Array, rings: Array, loops: bool) -> Nest:
+    """The nest of strands that lie on rings: ``grid``: by place, then ring; ``rings``: the rank by ring, then place."""
+    build = replace(_Build.of(strands, grid.ravel(), loops), fit=_on_rings(strands, rings))
+    places = np.arange(len(grid))
+    body = replace(build, starts=strands.first[grid], anchors=places).body(build.folded, ())
+    return Nest(grid, places, body, cost(body) + rings.size, rings)
+
+
+def _on_rings(strands: Strands, rings: Array) -> Fit:
+    """How numbers are made formulas of where a strand lies on a ring."""
+    count, size = rings.shape
+    places = np.zeros((count, int(rings.max()) + 1), np.int64)
+    places[np.arange(count)[:, None], rings] = np.arange(size)
+
+    def fit_on_ring(values: Array, anchors: Array, which: int) -> Formula:
+        plain = _fit(values, anchors, which)
+        if tabled(plain) is None and which not in strands.ranked:
+            return plain
+        ring = np.arange(count).reshape([1, count] + [1] * (values.ndim - 2))
+        zero = Affine(0, (0,) * values.ndim)
+        ways = [(1, size), (int(values.max()) // size + 1, 1)]
+        for scale, wide in ways[:1] if which in strands.ranked else ways:
+            rank = values % size if wide == size else values // scale
+            rest = values - scale * rank
+            if int(rank.max()) >= places.shape[1]:
+                continue
+            seat, base = _fit(places[ring, rank], anchors, which), _fit(rest, anchors, which)
+            if tabled(seat) is None and tabled(base) is None:
+                return Seated(zero if not rest.any() else base, scale, seat, rings)
+        return plain
+
+    return fit_on_ring
+
+
+Fit = Callable[[Array, Array, int], Formula]
+
+
+def _fit(values: Array, anchors: Array, which: int) -> Formula:
+    return fitted(values, anchors)
 
 
 def fitted(values: Array, anchors: Array) -> Formula:
@@ -258,6 +320,8 @@ def tables(body: Sequence[Part]) -> int:
 
 def tabled(formula: Formula) -> Lookup | None:
     """The table in a formula."""
+    if isinstance(formula, Seated):
+        return None
     inside = formula.inside if isinstance(formula, Modular) else formula
     return inside if isinstance(inside, Lookup) else None
 
@@ -268,17 +332,19 @@ def cost(body: Sequence[Part]) -> int:
     found = 0
     for part in body:
         if isinstance(part, Line):
-            found += PLAIN + sum(map(_weight, part.formulas))
+            found += PLAIN + sum(map(weight, part.formulas))
         else:
             found += 2 + cost(part.body)
     return found
 
 
-def _weight(formula: Formula) -> int:
+def weight(formula: Formula) -> int:
     if isinstance(formula, Affine):
         return sum(slope != 0 for slope in formula.slopes)
+    if isinstance(formula, Seated):
+        return 1 + weight(formula.seat) + weight(formula.base)
     table = tabled(formula)
     if table is not None:
         return 3 + table.values.size
     assert isinstance(formula, Modular)
-    return 1 + _weight(formula.base) + _weight(formula.inside)
+    return 1 + weight(formula.base) + weight(formula.inside)

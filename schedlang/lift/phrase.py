@@ -10,6 +10,7 @@ import numpy as np
 
 from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import Array
+from schedlang.lift.nest import Seated
 
 INLINE = 8
 """A table of one axis and so few entries stands where it is used."""
@@ -17,11 +18,12 @@ INLINE = 8
 
 @dataclass(frozen=True)
 class Coordinate:
-    """A variable that a formula may name. It is ``start`` where the formula counts 0; ``places``: for that of the
-    ranks, those it runs over, in order. ``name`` is empty where there is nothing to run over."""
+    """A variable that a formula may name, of ``count`` values. It is ``start`` where the formula counts 0; ``places``:
+    for that of the ranks, those it runs over, in order. ``name`` is empty where there is nothing to run over."""
 
     name: str
     start: int = 0
+    count: int = 1
     places: Array | None = None
 
 
@@ -54,8 +56,19 @@ def phrase(formula: Formula, at: Sequence[Coordinate], tables: Tables, word: str
         return _sum(_terms(formula, at, more))
     if isinstance(formula, Lookup):
         return _sum([_looked_up(formula, at, tables, word), *_terms(formula.base, at, more)])
+    if isinstance(formula, Seated):
+        row = f"[{at[1].name}{f' - {at[1].start}' if at[1].start else ''}]" if len(formula.rings) > 1 else ""
+        rank = f"{ring_name(formula.rings, tables)}{row}[{phrase(formula.seat, at, tables, word)}]"
+        scaled = rank if formula.scale == 1 else f"{formula.scale} * {rank}"
+        base = phrase(formula.base, at, tables, word, more)
+        return scaled if base == "0" else f"{base} + {scaled}"
     assert isinstance(formula, Modular)
     return _sum([(1, _modular(formula, at, tables, word)), *_terms(formula.base, at, more)])
+
+
+def ring_name(rings: Array, tables: Tables) -> str:
+    """What the ranks of rings, in their order, are called."""
+    return tables.name(np.ascontiguousarray(rings if len(rings) > 1 else rings[0]), "ring")
 
 
 def _terms(formula: Affine, at: Sequence[Coordinate], more: int = 0) -> list[tuple[int, str]]:
@@ -83,6 +96,9 @@ def _modular(formula: Modular, at: Sequence[Coordinate], tables: Tables, word: s
     if isinstance(inside, Lookup):
         text = _sum([_looked_up(inside, at, tables, word), *_terms(inside.base, at)])
         return f"({text}) % {_size(modulus, tables)}"
+    blocks = _blocks(inside, modulus, at)
+    if blocks is not None:
+        return _sum([(1, _modular(Modular(formula.base, blocks[0], modulus), at, tables, word)), *_terms(blocks[1], at)])
     offset = inside.offset - sum(s * c.start for s, c in zip(inside.slopes, at, strict=True))
     factor = gcd(modulus, offset, *inside.slopes)
     modulus //= factor
@@ -94,6 +110,26 @@ def _modular(formula: Modular, at: Sequence[Coordinate], tables: Tables, word: s
     text = _sum(terms)
     rest = f"{text if len(terms) == 1 and text.isidentifier() else f'({text})'} % {_size(modulus, tables)}"
     return rest if factor == 1 else f"{factor} * ({rest})"
+
+
+def _blocks(inside: Affine, modulus: int, at: Sequence[Coordinate]) -> tuple[Affine, Affine] | None:
+    """What is under a modulus as whole blocks, and what stays within one: ``(8 * r + c) % 64`` is ``8 * r % 64 + c``
+    where c is less than 8. None where it is not so."""
+    if any(c.places is not None and slope and (c.places.max() >= modulus or c.places.min() < 0)
+           for slope, c in zip(inside.slopes, at, strict=True)):
+        return None
+    for block in sorted({abs(s) for s in inside.slopes if abs(s) > 1}, reverse=True):
+        if modulus % block or block == modulus:
+            continue
+        within = [s if s % block else 0 for s in inside.slopes]
+        if not any(within) or any(s < 0 for s in within) or any(
+                s and c.places is not None for s, c in zip(within, at, strict=True)):
+            continue
+        start = inside.offset % block
+        if start + sum(s * (c.count - 1) for s, c in zip(within, at, strict=True)) < block:
+            whole = tuple(s if s % block == 0 else 0 for s in inside.slopes)
+            return Affine(inside.offset - start, whole), Affine(start, tuple(within))
+    return None
 
 
 def _size(modulus: int, tables: Tables) -> str:

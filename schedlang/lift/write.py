@@ -9,7 +9,7 @@ from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import NONE, Array
 from schedlang.lift.kinds import LOST, WORDS, Field, Kind
 from schedlang.lift.names import VARIABLES
-from schedlang.lift.nest import Group, Line, Nest, Part, Turns, lines
+from schedlang.lift.nest import Group, Line, Nest, Part, Seated, Turns, lines
 from schedlang.lift.phrase import Coordinate, Tables, phrase
 
 WIDTH = 120
@@ -52,7 +52,7 @@ class _Writer:
 
     def lines(self) -> list[str]:
         axes = self.nest.members.shape[1:]
-        return self.axes(1, (Coordinate("", places=self.nest.anchors),), axes)
+        return self.axes(1, (Coordinate("", 0, 1, self.nest.anchors),), axes)
 
     def axes(self, axis: int, at: tuple[Coordinate, ...], sizes: Sequence[int]) -> list[str]:
         """The loops over the lanes of one anchor, and what is in them."""
@@ -79,7 +79,7 @@ class _Writer:
         anchors = self.nest.anchors
         if len(anchors) == 1:
             return inner(at)
-        c = Coordinate(VARIABLES[0], places=anchors)
+        c = Coordinate(VARIABLES[0] if self.nest.rings is None else "place", 0, len(anchors), anchors)
         return headed(f"for {c.name} in {self.ranks(anchors)}", inner((c, *at[1:])))
 
     def ranks(self, ranks: Array) -> str:
@@ -92,18 +92,31 @@ class _Writer:
         body = self.body(self.nest.body, at)
         if self.kinds[next(lines(self.nest.body)).kind].both:
             return body
-        return headed(f"on {at[0].name or int(self.nest.anchors[0])}", body)
+        if self.nest.rings is None:
+            return headed(f"on {at[0].name or int(self.nest.anchors[0])}", body)
+        zero = Affine(0, (0,) * len(at))
+        lets = []
+        here = ""
+        for name, away in (("here", 0), ("before", -1), ("after", 1)):
+            seat: Formula = Affine(0, (1, *[0] * (len(at) - 1)))
+            if away:
+                seat = Modular(zero, Affine(away, (1, *[0] * (len(at) - 1))), self.nest.rings.shape[1])
+            text = phrase(Seated(zero, 1, seat, self.nest.rings), at, self.tables, "")
+            here = here or text
+            if sum(line.count(text) for line in body) + (not away) > 1:
+                lets.append(f"let {name} = {text}")
+                body = [line.replace(text, name) for line in body]
+                here = here.replace(text, name)
+        return [*lets, *headed(f"on {here}", body)]
 
     def loop(self, count: int, name: str, inner: Callable[[Coordinate], list[str]]) -> list[str]:
-        """A loop that starts at 0 or 1, whichever is shorter to read."""
-        found: list[str] = []
-        for start in (0, 1):
-            stop = count + start
-            end = "ranks" if stop == self.tables.world else "ranks - 1" if 2 < stop == self.tables.world - 1 else stop
-            made = headed(f"for {name} in {start}..{end}", inner(Coordinate(name, start)))
-            if not found or sum(map(len, made)) < sum(map(len, found)):
-                found = made
-        return found
+        """A loop from 0, or from 1 where that is shorter to read."""
+        bodies = [inner(Coordinate(name, start, count)) for start in (0, 1)]
+        start = int(sum(map(len, bodies[1])) + 2 < sum(map(len, bodies[0])))
+        stop, world = count + start, self.tables.world
+        end = "ranks" if stop == world and (start or len(name) > 1 or name >= "s") else (
+            "ranks - 1" if 2 < stop == world - 1 and not start else stop)
+        return headed(f"for {name} in {start}..{end}", bodies[start])
 
     def body(self, parts: Sequence[Part], at: tuple[Coordinate, ...]) -> list[str]:
         found: list[str] = []
@@ -190,5 +203,7 @@ def _uses(formula: Formula, axis: int) -> bool:
         return formula.slopes[axis] != 0
     if isinstance(formula, Lookup):
         return formula.base.slopes[axis] != 0 or formula.values.shape[axis] > 1
+    if isinstance(formula, Seated):
+        return axis < 2 or _uses(formula.base, axis) or _uses(formula.seat, axis)
     assert isinstance(formula, Modular)
     return _uses(formula.base, axis) or _uses(formula.inside, axis)
