@@ -122,13 +122,13 @@ def _unread(table: OpTable, program: Program, carrier: int) -> tuple[str, list[N
     over = np.flatnonzero((c.target == place) & (c.lands > now) & ~c.adds)
     over = over[np.argsort(c.lands[over], kind="stable")][:1]
     until = int(c.lands[over[0]]) if len(over) else int(c.lands.max())
-    reads = (c.source == place) & (c.reads > now) & (c.reads <= until)
+    sent = (c.source == place) & (c.reads > now) & (c.reads <= until)
+    taken = (c.target == place) & c.adds & (c.lands > now) & (c.lands <= until)
     if c.operand is not None:
-        reads |= (c.operand == place) & (c.operates > now) & (c.operates <= until)
-    adds = (c.target == place) & c.adds & (c.lands > now) & (c.lands <= until)
-    reader = np.flatnonzero(reads | adds)[:1]
+        taken |= (c.operand == place) & (c.operates > now) & (c.operates <= until)
+    reader = np.flatnonzero(sent | taken)[:1]
     if len(reader):
-        row = int(c.receiver[reader[0]] if adds[reader[0]] else c.sender[reader[0]])
+        row = int(c.receiver[reader[0]] if taken[reader[0]] else c.sender[reader[0]])
         return "is written, and what reads it is useless itself", [collapse.note(table, row, "it is read by ")]
     if len(over):
         by = collapse.note(table, int(c.receiver[over[0]]), "it is overwritten by ")
