@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable, Trans
 from schedlang.ir.words import chunks_text, standing
 from schedlang.msccl.plan import Plan
 from schedlang.msccl.rows import Places, rows
+from schedlang.msccl.words import told
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
 
 DEPTH = {"LL": 8, "LL128": 8, "Simple": 2}
@@ -39,8 +41,8 @@ def placements(plan: Plan) -> tuple[bool, ...]:
 
 
 def root_of(plan: Plan, root: int | None = None) -> int | None:
-    """The root that a table of this plan has: the one asked for, else the one that the file names, else 0; None where
-    the collective has none. (Runtimes do not look: whoever calls says the root, and the file must be for that one.)
+    """The root that a table of this plan has: the one asked for, else 0; None where the collective has none. No file
+    names it, and runtimes do not ask: whoever calls says the root, and the file must be for that one.
 
     Raises SchedError SL206 for a root that there is not, or where there is none."""
     name = COLLECTIVE.get(plan.coll)
@@ -48,9 +50,7 @@ def root_of(plan: Plan, root: int | None = None) -> int | None:
         if root is not None:
             raise SchedError(error("SL206", f"{plan.coll} has no root", plan.span(plan.at), help="leave the root out"))
         return None
-    if root is None:
-        written = plan.attributes.get("root", "")
-        root = int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else 0
+    root = 0 if root is None else root
     if not 0 <= root < plan.ranks:
         raise SchedError(error("SL206", f"the root is rank {root}, but there are {plan.ranks} ranks",
                                plan.span(plan.at), help=f"take one of 0 to {plan.ranks - 1}"))
@@ -68,7 +68,7 @@ def notes(plan: Plan, root: int | None = None) -> tuple[Diagnostic, ...]:
             "transfers match, nothing waits for ever, nothing races and nothing unwritten is read", at,
             help="whole inputs are taken to be there at the beginning", coll=plan.coll))
     assumed = root_of(plan, root)
-    if root is None and assumed is not None and "root" not in plan.attributes:
+    if root is None and assumed is not None:
         found.append(note("SL606", f"the root is taken to be rank {assumed}: an MSCCL file does not name it, whoever "
                           "calls does", at, help="say another with -p root=R", root=assumed))
     return tuple(found)
@@ -88,7 +88,8 @@ def table(plan: Plan, inplace: bool, *, root: int | None = None) -> OpTable:
         params["root"] = root
     made = OpTable(
         name=plan.name, ranks=plan.ranks, params=params, collective=collective, chunks=chunks, buffers=buffers,
-        **rows(plan, where), location=plan.span(plan.at), transport=Transport(plan.proto, DEPTH[plan.proto]))
+        **rows(plan, where), location=plan.span(plan.at), transport=Transport(plan.proto, DEPTH[plan.proto]),
+        told=partial(told, plan))
     found = _overlaps(made)
     if found:
         raise SchedError(found)

@@ -14,9 +14,10 @@ from schedlang.source import Location, Span
 
 
 def told(plan: Plan, diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """The findings of a plan's tables as its authors need them. Codes, places, counts and witnesses stay as they are;
-    SL603 is left out: a step that reads and writes one place does so element by element, and stages nothing."""
-    tell = _Teller(plan)
+    """The findings of a plan's tables as its authors need them; what is told so already stays as it is, and so do
+    codes, places, counts and witnesses. SL603 is left out: a step that reads and writes one place goes element by
+    element, and stages nothing."""
+    and stages nothing."""
     return [tell.finding(d) for d in diagnostics if d.code != "SL603"]
 
 
@@ -34,6 +35,7 @@ _HELP = {
 
 
 _BLOCK = re.compile(r" on stream tb(\d+)\b")
+_NUMBER = re.compile(r"too, on (\d+)\b")
 
 
 class _Teller:
@@ -68,7 +70,7 @@ class _Teller:
         chan, rank, peer = int(plan.chan[plan.block[step]]), int(d.witness["rank"]), int(d.witness["peer"])
         to = f" to rank {peer if sending else rank} on "
         message = d.message.replace(f"{to}{chan}, which", f"{to}channel {chan}, which")
-        notes = [replace(n, message=n.message.replace("too, on ", "too, on channel ")) for n in d.notes]
+        notes = [replace(n, message=_NUMBER.sub(r"too, on channel \1", n.message)) for n in d.notes]
         verb, mine, other, ends = (("receive", "send", "recv", plan.recv) if sending else
                                    ("send", "recv", "send", plan.send))
         there = np.flatnonzero((plan.block_rank == peer) & (ends == rank))
@@ -82,7 +84,7 @@ class _Teller:
         else:
             help = (f'rank {peer} has no block with {other}="{rank}": give it one on channel {chan}, or let this block '
                     f"have another {mine}")
-        return replace(d, message=message, notes=tuple(notes), help=help)
+        return replace(d, message=message, notes=tuple(dict.fromkeys(notes)), help=help)
 
     def _end(self, block: int, what: str) -> Note:
         plan = self.plan
