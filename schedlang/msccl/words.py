@@ -17,7 +17,7 @@ def told(plan: Plan, diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """The findings of a plan's tables as its authors need them; what is told so already stays as it is, and so do
     codes, places, counts and witnesses. SL603 is left out: a step that reads and writes one place goes element by
     element, and stages nothing."""
-    and stages nothing."""
+    tell = _Teller(plan)
     return [tell.finding(d) for d in diagnostics if d.code != "SL603"]
 
 
