@@ -23,10 +23,15 @@ class Complaints:
         self.source = source
         self.found: list[Diagnostic] = []
 
+    @property
+    def full(self) -> bool:
+        """Whether no more findings are taken."""
+        return len(self.found) >= _MOST
+
     def add(self, message: str, at: int, attribute: str | None = None, *, help: str, code: str = "SL108",
             notes: Sequence[Note] = (), count: int = 1) -> None:
         """A finding at a tag, or at an attribute of it."""
-        if len(self.found) < _MOST:
+        if not self.full:
             place = tag_span(self.source, at) if attribute is None else attribute_span(self.source, at, attribute)
             self.found.append(error(code, message, place, help=help, notes=notes, count=count))
 

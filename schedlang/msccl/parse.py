@@ -15,7 +15,7 @@ from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array
 from schedlang.msccl.complaints import Complaints
 from schedlang.msccl.places import shown, tag_span
-from schedlang.msccl.tally import Tally
+from schedlang.msccl.tally import Strange, Tally
 from schedlang.source import Source, Span
 
 ALGO = ("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
@@ -29,6 +29,9 @@ _LEVELS = ("algo", "gpu", "tb", "step")
 """Each stands in the one before it."""
 
 _PARENT = {"gpu": "<algo>", "tb": "<gpu>", "step": "<tb>", "copy": "<gpu>"}
+_FURTHER = bytes(range(0x80, 0xC0))
+"""The bytes that begin no character in UTF-8."""
+
 _DEEPEST = 100
 _ATTRIBUTES = 1000
 
@@ -39,7 +42,7 @@ class Elements:
     ``algo``: its attributes, and ``algo_at``. ``gpus``, ``blocks``, ``steps``, ``copies``: the others, in the order in
     which they are written; of each its attributes, and as ``gpu_at`` and so on (int64) the offset of its tag.
     ``block_gpu``, ``copy_gpu``, ``step_block`` (int32): which of them it stands in. ``strange``: elements that there
-    should not be, by what they are and what they stand in: how often, and where first.
+    should not be, as ``<NAME> in <NAME>``.
     """
 
     def __init__(self) -> None:
@@ -48,7 +51,7 @@ class Elements:
         self.gpus, self.blocks, self.steps, self.copies = Tally(GPU), Tally(BLOCK), Tally(STEP), Tally(COPY)
         self.gpu_at = self.block_at = self.step_at = self.copy_at = np.empty(0, np.int64)
         self.block_gpu = self.copy_gpu = self.step_block = np.empty(0, np.int32)
-        self.strange: dict[tuple[str, str], list[int]] = {}
+        self.strange = Strange()
 
 
 def parse(source: Source, complaints: Complaints) -> Elements:
@@ -125,11 +128,11 @@ class _Parser:
             self.fail(f"this is XML, but not an MSCCL file: its outermost element is <{_short(tag)}>, not <algo>",
                       _OTHER.get(tag, "name a file with an MSCCL algorithm"))
         outer = f"<{_LEVELS[self.level - 1]}>"
-        if tag in _PARENT:
+        if tag not in _PARENT:
+            self.elements.strange.add(f"<{_short(tag)}> in {outer}", at)
+        elif not self.complaints.full:
             self.complaints.add(f"<{tag}> stands in {outer}, where nobody reads it", self.offset(at),
                                 help=f"it belongs in {_PARENT[tag]}")
-        else:
-            self.elements.strange.setdefault((_short(tag), outer), [0, at])[0] += 1
 
     def doctype(self, *_: object) -> None:
         self.fail("a DOCTYPE: the entities that it can declare may grow without end, so it is not read",
@@ -139,14 +142,14 @@ class _Parser:
 
     def offset(self, at: int) -> int:
         """The offset in the text of an offset in its bytes."""
-        return at if len(self.data) == len(self.source.text) else len(self.data[:at].decode("utf-8", "surrogatepass"))
+        return at if len(self.data) == len(self.source.text) else len(self.data[:at].translate(None, _FURTHER))
 
     def offsets(self, at: list[int]) -> Array:
         """The same for many, in increasing order."""
         found = np.array(at, np.int64)
         if not len(found) or len(self.data) == len(self.source.text):
             return found
-        further = (np.frombuffer(self.data, np.uint8) & 0xC0) == 0x80       # bytes that begin no character
+        further = (np.frombuffer(self.data, np.uint8) & 0xC0) == 0x80
         before = np.add.reduceat(further, np.append(0, found), dtype=np.int64)[:-1]
         return found - np.cumsum(before)
 
@@ -160,9 +163,8 @@ class _Parser:
         e.block_gpu, e.copy_gpu = np.array(self.block_gpu, np.int32), np.array(self.copy_gpu, np.int32)
         number: Array = np.diff(np.array([*self.first, len(e.steps.at)], np.int64))
         e.step_block = np.repeat(np.arange(len(number), dtype=np.int32), number)
-        for places in (e.strange, e.gpus.strange, e.blocks.strange, e.steps.strange, e.copies.strange):
-            for place in places.values():
-                place[1] = self.offset(place[1])
+        for strange in (e.strange, e.gpus.strange, e.blocks.strange, e.steps.strange, e.copies.strange):
+            strange.at = {name: self.offset(at) for name, at in strange.at.items()}
 
     # Complaints ------------------------------------------------------------------------------------------------------
 
@@ -175,6 +177,9 @@ class _Parser:
         if not text.strip("\ufeff \t\r\n"):
             raise SchedError(error("SL108", "the file is empty", Span(self.source, 0, 0),
                                    help="an MSCCL file holds one <algo> element")) from None
+        if not text.lstrip("\ufeff \t\r\n").startswith("<"):
+            raise SchedError(error("SL108", "this is not XML: it should begin with <", Span(self.source, 0, 1),
+                                   help="name a file with an MSCCL algorithm")) from None
         at = self.offset(max(0, min(self.expat.ErrorByteIndex, len(self.data))))
         why = expat.ErrorString(e.code) or "not well-formed"
         end = at + 1
@@ -197,6 +202,7 @@ _OTHER = {
 
 _XML_HELP = {expat.errors.codes[error]: help for error, help in (
     (expat.errors.XML_ERROR_DUPLICATE_ATTRIBUTE, "leave one of the two out"),
+    (expat.errors.XML_ERROR_INVALID_TOKEN, "values stand in double quotes; in them & is written &amp; and < is &lt;"),
     (expat.errors.XML_ERROR_TAG_MISMATCH, "close first the element that was opened last"),
     (expat.errors.XML_ERROR_UNDEFINED_ENTITY, "there are &lt; &gt; &amp; &quot; and &apos; only; write the character "
                                               "itself"),

@@ -175,8 +175,8 @@ _INSIDE = ("offset and cnt together stay within what nchunksperloop, and i_chunk
 
 def _outside(offset: int, count: int, space: int, rank: int, size: int) -> str:
     what = f"chunk {offset}" if count == 1 else f"chunks {offset} to {int(offset) + int(count) - 1}"
-    return (f"{what} of the {Space(space).name.lower()} of rank {rank}, which has "
-            + (f"{size} chunk{'s' * (size != 1)}" if size else "none"))
+    has = f"{size} chunks" if size > 1 else "one chunk" if size else "none"
+    return f"{what} of the {Space(space).name.lower()} of rank {rank}, which has {has}"
 
 
 def _numbered(count: int, what: str) -> str:

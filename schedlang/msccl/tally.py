@@ -12,7 +12,28 @@ from schedlang.ir.table import Array
 _BATCH = 1 << 13
 """Elements of which words are held before they become numbers: memory stays small, and the work is done in bulk."""
 
+_NAMES = 100
+
 Word = str | None
+
+
+class Strange:
+    """Names that nothing is known of: of the first ``_NAMES`` of them how often each occurred (``count``), and where
+    first (``at``, as the caller gives it); of all ``others`` how often they did."""
+
+    def __init__(self) -> None:
+        self.count: dict[str, int] = {}
+        self.at: dict[str, int] = {}
+        self.others = 0
+
+    def add(self, name: str, at: int) -> None:
+        """A name, once more."""
+        if name in self.count:
+            self.count[name] += 1
+        elif len(self.count) < _NAMES:
+            self.count[name], self.at[name] = 1, at
+        else:
+            self.others += 1
 
 
 class Column:
@@ -42,14 +63,13 @@ class Tally:
     """All elements of one kind, told one after the other by :meth:`add`.
 
     ``names``: the attributes that there are to be; ``others``: those that there may be besides, without being looked
-    at. ``at``: the place of each element, as the caller gives it. ``strange``: how often an attribute of any other name
-    occurred, and where first.
+    at. ``at``: the place of each element, as the caller gives it. ``strange``: the attributes of any other name.
     """
 
     def __init__(self, names: Iterable[str], others: Iterable[str] = ()) -> None:
         self.names, self._others = list(names), frozenset(others)
         self.at: list[int] = []
-        self.strange: dict[str, list[int]] = {}
+        self.strange = Strange()
         self.columns = {name: Column() for name in self.names}
         self._values: list[Word] = []
         self._last = self.names
@@ -66,7 +86,7 @@ class Tally:
         else:
             self._values += self._pick([*attributes, None])
         for name in self._unknown:
-            self.strange.setdefault(name, [0, at])[0] += 1
+            self.strange.add(name, at)
         self.at.append(at)
         if len(self._values) >= _BATCH * len(self.names):
             self.flush()
