@@ -16,26 +16,25 @@ from schedlang.source import Source, Span
 
 _COMMENT = re.compile(r"<!--.*?-->", re.S)
 _ODD_COMMENT = re.compile(r"<!--[^ >/\n\r=]*=")
-_ENDS_IN_VALUES = re.compile(r"=\s*(?:\"[^\"<]*?>[^\"<]*\"|'[^'<]*?>[^'<]*')")
-_VALUE = re.compile(r"\"[^\"]*\"|'[^']*'")
-_TAG = re.compile(r"<[^>]*>")
+_VALUE = re.compile(r"(=\s*)(?:\"([^\"]*)\"|'([^']*)')")
 _MANY = re.compile(rf"<(?:[^> ]* ){{{ATTRIBUTES + 1}}}[^>]*>")
 _LONG = re.compile(rf"(?<==\")[^\"]{{{STRING + 1},}}(?=\")|(?<=\s)[^\"'>\s=]{{{STRING},}}(?==)")
 _OCTAL = re.compile(
     r"\s(?:ngpus|nchannels|nchunksperloop|inplace|outofplace|minBytes|maxBytes|nthreads|id|[ios]_chunks|send|recv|chan|s|srcoff|"
     r"dstoff|cnt|depid|deps|hasdep)=\"([+-]?0[0-9]+)\"")
 
-# What it looks like, what it is called, how to mend it. No tag has a > inside, see _plain.
+# What it looks like, what it is called, how to mend it.
 _FATAL = (
     (re.compile(r"<\?[^>]*>?"), "a declaration (<? ... ?>)", "take it out"),
     (re.compile(r"\t+"), "a tab", "write blanks"),
     (re.compile(r"(?<==)'"), "a value in single quotes", "write it in double quotes"),
     (re.compile(r"<[^>\n\r]*(?=[\n\r])"), "a line that ends inside a tag", "write each tag in one line"),
     (re.compile(r"</[^>\s]+\s+>"), "a blank at the end of a closing tag", "write it without"),
-    (re.compile(r"(?<=>)[^<\s][^<]*"), "text between tags", "take it out"),
+    (re.compile(r">\s*([^<\s][^<]*)"), "text between tags", "take it out"),
     (re.compile(r"<!\[CDATA\["), "text between tags", "take it out"),
+    (re.compile(r"\s+=\s*|=\s+"), "a blank beside a =", 'write name="value"'),
+    (_LONG, f"a name or value of more than {STRING} characters", "shorten it"),
 )
-_BESIDE = re.compile(r"\s+=\s*|=\s+")
 
 
 @dataclass(frozen=True)
@@ -57,38 +56,33 @@ def quirks(source: Source) -> Iterator[Quirk]:
     if odd := _ODD_COMMENT.search(source.text):
         yield Quirk("a comment whose first word has a =", "begin the comment with a blank",
                     Span(source, odd.start(), odd.end()))
-    text = _plain(source.text)
-    for pattern, what, mend in _FATAL:
-        yield from _some(source, [match.span() for match in pattern.finditer(text)], what, mend)
-    if _BESIDE.search(text):
-        spans = [(tag.start() + at.start(), tag.start() + at.end()) for tag in _TAG.finditer(text)
-                 for at in _BESIDE.finditer(_VALUE.sub(lambda value: '"' + "x" * (len(value[0]) - 2) + '"', tag[0]))]
-        yield from _some(source, spans, "a blank beside a =", 'write name="value"')
-    yield from _some(source, [match.span() for match in _LONG.finditer(text)],
-                     f"a name or value of more than {STRING} characters", "shorten it")
-    for tag in _MANY.finditer(text):
-        if lost := _lost(tag[0]):
-            yield Quirk(f"{lost} behind {ATTRIBUTES} other attributes, where it is not seen",
-                        "put it before those that nobody reads, or take them out", Span(source, *tag.span()))
-            break
+    text = source.text
+    if "<!--" in text:
+        text = _COMMENT.sub(lambda comment: " " * len(comment[0]), text)
+    if _MANY.search(text) or any(pattern.search(text) for pattern, _, _ in _FATAL):
+        yield from _fatal(source, _VALUE.sub(_blotted, text))
     octal = [match for match in _OCTAL.finditer(text) if abs(int(match[1])) > 7]
     if octal:
         yield Quirk(f"a number with a zero before it, {octal[0][1]}, which is read as octal", "leave the zero out",
                     Span(source, *octal[0].span(1)), len(octal), fatal=False)
 
 
-def _plain(text: str) -> str:
-    """The text with blanks for comments, and without > in values; offsets stay what they are."""
-    if "<!--" in text:
-        text = _COMMENT.sub(lambda comment: " " * len(comment[0]), text)
-    if _ENDS_IN_VALUES.search(text):
-        text = _ENDS_IN_VALUES.sub(lambda value: value[0].replace(">", "x"), text)
-    return text
+def _fatal(source: Source, text: str) -> Iterator[Quirk]:
+    """What the reader gives up at. ``text``: without comments and what is in values, so that signs belong to tags."""
+    for pattern, what, mend in _FATAL:
+        spans = [match.span(match.lastindex or 0) for match in pattern.finditer(text)]
+        if spans:
+            yield Quirk(what, mend, Span(source, *spans[0]), len(spans))
+    for tag in _MANY.finditer(text):
+        if lost := _lost(tag[0]):
+            yield Quirk(f"{lost} behind {ATTRIBUTES} other attributes, where it is not seen",
+                        "put it before those that nobody reads, or take them out", Span(source, *tag.span()))
+            break
 
 
-def _some(source: Source, spans: list[tuple[int, int]], what: str, mend: str) -> Iterator[Quirk]:
-    if spans:
-        yield Quirk(what, mend, Span(source, *spans[0]), len(spans))
+def _blotted(value: re.Match[str]) -> str:
+    quote, text = ('"', value[2]) if value[2] is not None else ("'", value[3])
+    return f"{value[1]}{quote}{'x' * len(text)}{quote}"
 
 
 def _lost(tag: str) -> str | None:

@@ -6,22 +6,26 @@ import os
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from xml.parsers import expat
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from schedlang.cli.runtime import NAMES
 from schedlang.diagnostics import Severity
 from schedlang.msccl.accept import Request, faults, reasons, size_range, usable
 from schedlang.msccl.choice import answer, ordered
 from schedlang.msccl.phrases import listed, range_text, size_text
-from schedlang.msccl.runtimes import DTYPES, NODES, RUNTIMES, Runtime
+from schedlang.msccl.runtimes import DTYPES, NODES, PER_TAG, RUNTIMES, Runtime
 from schedlang.msccl.tags import quirks
 from schedlang.msccl.xml import loads, read
 from schedlang.running.dtypes import DTYPES as OURS
 from schedlang.source import Source
 from tests.msccl_text import algo as algorithm
 from tests.msccl_text import block, gpu, nop, step
+from tests.plain_reader import PlainReader, Refused
 
 RCCL, AZURE, MICROSOFT = (RUNTIMES[name] for name in NAMES)
 EACH = pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=list(RUNTIMES))
@@ -865,3 +869,131 @@ def test_which_real_file_is_taken():
     never = {os.path.basename(plan.source.path)[:-7] for plan, these in zip(found.plans, found.findings)
              if any(d.code == "SL708" and d.severity == Severity.WARNING for d in these)}
     assert never == set()
+
+
+# ---- the reader of tags, against one that goes character by character -------------------------------------------
+
+
+INSERTED = ("\t", " ", "  ", "\n", "\r\n", "'", " /", "<!-- a > b -->", "<!--a=b-->", "<!---->", "<?a b?>", "text",
+            "\ufeff", "=", '""', " x=\"1\"", " x='1'", " x=\"a > b = c\"", f' x="{255 * "y"}"', f' x="{256 * "y"}"',
+            "".join(f' x{n}="1"' for n in range(5)), "".join(f' x{n}="1"' for n in range(8)), "<![CDATA[ ]]>",
+            "&#32;", "<other/>", "<other a=\"1\">\n</other>")
+
+
+def understood(text):
+    """The elements of a text that is XML, as anybody else reads them, without what runtimes have no use for."""
+    found = []
+    parser = expat.ParserCreate()
+    parser.ordered_attributes = True
+    parser.StartElementHandler = lambda name, given: found.append((name, dict(zip(given[::2], given[1::2]))))
+    try:
+        parser.Parse(text.encode(), True)
+    except expat.ExpatError:
+        return None
+    return [(name, {key: value for key, value in given.items() if key in PER_TAG[name]})
+            for name, given in found if name in PER_TAG]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from(INSERTED)), min_size=1, max_size=3),
+       st.booleans())
+def test_what_is_reported_is_what_a_reader_of_single_characters_stumbles_over(inserted, near):
+    text = swap(minBytes=5)
+    for where, piece in inserted:
+        # Most of what matters happens around tags' ends and attributes.
+        places = [m.start() for m in re.finditer(r"[ <>/=\"\n]", text)] if near else range(len(text))
+        at = places[int(where * (len(places) - 1))]
+        text = text[:at] + piece + text[at:]
+    meant = understood(text)
+    if meant is None or "&#32;" in text:
+        return
+    try:
+        # A line end in a value is a blank to XML.
+        took = [(name, {key: re.sub(r"\r\n|\s", " ", value) for key, value in seen.items() if key in PER_TAG[name]})
+                for name, seen in PlainReader(text).elements() if name in PER_TAG]
+    except Refused:
+        took = None
+    assert bool([q for q in quirks(Source("a", text)) if q.fatal]) == (took != meant), text
+
+
+# ---- nops and reductions, against what the runtimes make of a block ---------------------------------------------
+
+
+def runs(steps):
+    """What a runtime makes of steps (kind, dst, src buffer, cnt, dep, hasdep): for each operation of the file how many
+    chunks it moves, what it waits for, and the number that it publishes; None where the runtime refuses them. Written
+    from what the parser and the kernel do, one step at a time."""
+    made, waits, taken, reduced, last = [], [], 0, 0, None
+    for number, (kind, dst, src, cnt, dep, hasdep) in enumerate(steps):
+        if dep is not None:
+            waits.append(dep)
+        if kind == "nop":
+            continue
+        joins = kind == "re" and last == (dst, src) and dep is None
+        if joins:
+            made[-1]["of"].append(number)
+            made[-1]["cnt"] = cnt
+        else:
+            if kind == "re" and last is not None:
+                last = None
+            pending, taken = waits[taken:], len(waits)
+            if pending and dep is None:
+                return None
+            made.append({"of": [number], "cnt": cnt, "waits": pending, "first": reduced})
+        if kind != "re":
+            last = None
+        else:
+            if last is None:
+                made[-1]["first"] = reduced
+            reduced += 1
+            made[-1]["reductions"] = reduced - made[-1]["first"]
+            last = None if hasdep or reduced == 16 else (dst, src)
+        made[-1]["hasdep"] = hasdep
+    found, step_number = {}, 0
+    for one in made:
+        step_number += max(len(one["waits"]) - 1, 0) + max(one.get("reductions", 1) - 1, 0)
+        for nth, number in enumerate(one["of"]):
+            last = nth == len(one["of"]) - 1
+            found[number] = (one["cnt"], one["waits"] if nth == 0 else [],
+                             step_number if last and one["hasdep"] else None)
+        step_number += 1
+    return found
+
+
+def says(steps):
+    """The same as the file says it."""
+    found, waits = {}, []
+    for number, (kind, _, _, cnt, dep, hasdep) in enumerate(steps):
+        waits += [] if dep is None else [dep]
+        if kind != "nop":
+            found[number] = cnt, waits, number if hasdep else None
+            waits = []
+    return found
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["re", "re", "cpy", "nop"]), st.integers(0, 1), st.sampled_from("is"),
+                           st.integers(1, 2), st.sampled_from([None, None, (0, 0)]), st.booleans()), max_size=24)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS, st.integers(-1, 24))
+def test_what_is_misread_is_what_a_runtime_takes_otherwise(steps, waited):
+    waited = min(waited, len(steps) - 1)
+    lines = [nop(dep or (-1, -1)) if kind == "nop" else
+             step(kind, (src, 0), ("s", dst), cnt, dep=dep, hasdep=int(hasdep))
+             for kind, dst, src, cnt, dep, hasdep in steps]
+    other = [step("cpy", ("s", 0), ("s", 1), dep=(1, waited))] if waited >= 0 else []
+    text = algo([gpu(0, [block(0, [step("cpy", ("s", 0), ("s", 3), hasdep=1), *other]), block(1, lines)], s=4),
+                 gpu(1, [])], chunks=2)
+    meant, done = says(steps), runs(steps)
+    found = faults(one(text), MICROSOFT)
+    if done is None or any(done[n][:2] != meant[n][:2] for n in meant):
+        assert found, text
+        return
+
+    def met(how):
+        """The operation at whose end the other block goes on."""
+        return next((n for n in sorted(how) if how[n][2] is not None and how[n][2] >= waited), None)
+
+    idle = any(kind == "nop" and dep is None for kind, _, _, _, dep, _ in steps[:max(waited, 0)])
+    assert bool(found) == idle and (idle or waited < 0 or met(done) == met(meant)), (text, done, meant)
