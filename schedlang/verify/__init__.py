@@ -228,7 +228,7 @@ def _values(report: _Report, moving: Carriers, before_after: Conditions, alone: 
         _agreement(report, held.agreement.diagnostic if held.agreement is not None else None, require_agreement)
     if all(d.severity < Severity.ERROR for d in report.diagnostics):
         idle = useless(table, program, before_after, held.repeats, report.sends, alone=alone)
-        report.diagnostics += remarks(table, program, before_after, idle) if idle is not None else ()
+        report.diagnostics += remarks(table, program, idle) if idle is not None else ()
         if report.arithmetic is not None:
             from schedlang.verify.precision import Precision
 

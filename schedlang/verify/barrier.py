@@ -69,12 +69,11 @@ def _finding(table: OpTable, order: Order, early: Array) -> Diagnostic:
     r, p = (int(x[np.argmin(own)]) for x in (leaving, entering))  # rather two ranks than one
     last, first, shown = _witness(table, order, r, p)
     whom = f"rank {p}" if p != r else "all its own streams"
-    when = f"rank {p}'s first step{shown}" if p != r or shown else f"the first step of {whom}"
     missing = np.flatnonzero(early[r])
     return at_row(error(
         "SL308",
         f"rank {r} can leave before {whom} {'has' if p != r else 'have'} entered ({depth_words(order.sends.depth)}): "
-        f"nothing that rank {r} waits for comes after {when}",
+        f"nothing that rank {r} waits for comes after rank {p}'s first step{shown}",
         notes=[collapse.note(table, last, f"the last of rank {r}: "),
                collapse.note(table, first, f"the first of rank {p}{shown}: "),
                *([Note(f"rank {r} does not wait for {len(missing)} ranks: {', '.join(map(str, missing[:8].tolist()))}"

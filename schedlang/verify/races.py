@@ -236,10 +236,8 @@ def _findings(table: OpTable, order: Order, reach: Reach, races: Pairs, judged: 
     races = Pairs(np.minimum(races.first, races.second), np.maximum(races.first, races.second), races.location)
     races = _telling(order, races)
     by = np.lexsort((races.location, order.posted[races.second]))
-    numbers: dict[object, int] = {}
-    statement = np.array([numbers.setdefault(k if site.location is None else site.location, len(numbers))
-                          for k, site in enumerate(table.sites)])
-    kinds = statement[table.site[races.first[by]]] * len(numbers) + statement[table.site[races.second[by]]]
+    statement = collapse.statements(table)
+    kinds = statement[table.site[races.first[by]]] * len(statement) + statement[table.site[races.second[by]]]
     _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
     findings = []
     for index in np.argsort(first).tolist():

@@ -15,14 +15,13 @@ from schedlang.ops import Op
 from schedlang.source import Location
 from schedlang.verify import collapse, words
 from schedlang.verify.useless import Useless
-from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.walk import Program
 
 SHOWN = 16
 """How many statements are described one by one; the last one counts those left out."""
 
 
-def remarks(table: OpTable, program: Program, conditions: Conditions, found: Useless) -> Iterator[Diagnostic]:
+def remarks(table: OpTable, program: Program, found: Useless) -> Iterator[Diagnostic]:
     """A finding for each statement that makes useless operations: a warning, or a note where only some of those that it
     makes bring what was there, and no step could go."""
     c = program.carriers
@@ -38,11 +37,11 @@ def remarks(table: OpTable, program: Program, conditions: Conditions, found: Use
             row = int(these[index])
             alike = these[statement[these] == statement[row]]
             made = int((receiving & (statement == statement[row])).sum())
-            yield _remark(table, program, conditions, found, row, int(sender[row]), count, alike, made)
+            yield _remark(table, program, found, row, int(sender[row]), count, alike, made)
 
 
-def _remark(table: OpTable, program: Program, conditions: Conditions, found: Useless, row: int, sender: int, count: int,
-            alike: Array, made: int) -> Diagnostic:
+def _remark(table: OpTable, program: Program, found: Useless, row: int, sender: int, count: int, alike: Array,
+            made: int) -> Diagnostic:
     """``alike``: all such rows of the statement; ``made``: how many operations the statement makes."""
     repeated, passed = bool(found.repeated[row]), bool(found.unstored[row])
     c = program.carriers
