@@ -14,6 +14,9 @@ from schedlang.verify.values.conditions import Conditions
 from schedlang.verify.values.nearby import nearby
 from schedlang.verify.values.walk import ADD, READ, Program, Reads
 
+SHOWN = 16
+"""So many statements that read too early are described one by one; the last one counts those left out."""
+
 
 def uninitialised(table: OpTable, program: Program, conditions: Conditions, reads: Reads) -> Iterator[Diagnostic]:
     """SL403 for each statement that reads uninitialised locations."""
@@ -25,7 +28,7 @@ def uninitialised(table: OpTable, program: Program, conditions: Conditions, read
     rows, first = np.unique(rows, return_index=True)
     order = np.argsort(first, kind="stable")
     rows, first = rows[order], first[order]
-    for index, count in collapse.by_statement(table, rows):
+    for index, count in collapse.shown(collapse.by_statement(table, rows), SHOWN):
         row, place = int(rows[index]), int(reads.location[first[index]])
         name = conditions.locations.name(place)
         adds = int(reads.event[first[index]]) == ADD

@@ -31,6 +31,9 @@ ROWS = 1 << 16
 DENSE = 1 << 26
 """Up to so many locations there is an array over all of them."""
 
+SHOWN = 16
+"""So many pairs of statements that race are described one by one; the last one counts those left out."""
+
 ENOUGH = 4096
 """A search through other ranks stops after so many races."""
 
@@ -240,11 +243,11 @@ def _findings(table: OpTable, order: Order, reach: Reach, races: Pairs, judged: 
     kinds = statement[table.site[races.first[by]]] * len(statement) + statement[table.site[races.second[by]]]
     _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
     findings = []
-    for index in np.argsort(first).tolist():
-        k = int(by[first[index]])
+    for index, count in collapse.shown(sorted(zip(first.tolist(), counts.tolist(), strict=True)), SHOWN):
+        k = int(by[index])
         second, location = int(races.second[k]), int(races.location[k])
         latest = _latest(table, order, reach, int(races.first[k]), second, location)
-        findings.append(_finding(table, order, latest, second, location, int(counts[index]), judged))
+        findings.append(_finding(table, order, latest, second, location, count, judged))
     return findings
 
 

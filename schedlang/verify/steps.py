@@ -22,6 +22,9 @@ from schedlang.verify import collapse, words
 from schedlang.verify.timing.lanes import Lanes
 from schedlang.verify.values.conditions import Conditions
 
+SHOWN = 16
+"""So many statements of a kind are described one by one; the last one counts those left out."""
+
 _Which = Callable[[OpTable, slice], Array | slice]
 """Which rows of a block do something."""
 
@@ -142,7 +145,7 @@ class _Accesses:
         later = (turn > 0) & ~np.repeat(bad, size)
         at = starts[bad]
         found = []
-        for index, count in collapse.by_statement(table, row[at + 1], row[at]):
+        for index, count in collapse.shown(collapse.by_statement(table, row[at + 1], row[at]), SHOWN):
             group = slice(int(at[index]), int(at[index] + size[bad][index]))
             first = int(np.argmax(plain[group]))
             a, b = (int(r) for r in sorted((row[group][first], row[group][0 if first else 1])))
@@ -170,7 +173,7 @@ class _Accesses:
         by, unique = np.unique(by, return_index=True)       # several chunks of one row count once
         of = of[unique]
         remarks = []
-        for index, times in collapse.by_statement(table, by, of):
+        for index, times in collapse.shown(collapse.by_statement(table, by, of), SHOWN):
             w, r = int(by[index]), int(of[index])
             what = chunks_text(table, int(table.buffer[w]), int(table.chunk[w]), int(table.count[w]))
             said = came_from(table, w)

@@ -575,3 +575,20 @@ def test_random_files_are_judged_as_the_interpreter_does():
             assert [d.code for d in told(plan, verify(found).diagnostics)] == [
                 d.code for d in verify(found).diagnostics if d.code != "SL603"]
     assert {"illegal", "unmatched", "SL401"} <= seen, seen
+
+
+@pytest.mark.parametrize("code, source", [("SL401", "i"), ("SL403", "s")])
+def test_of_many_faults_of_a_kind_some_are_told_and_the_rest_counted(code, source):
+    """Every step is a statement of its own, so files have many."""
+    blocks = [block(0, [step("cpy", ("i", 39), (source, k)) for k in range(20)] if code == "SL401" else [])]
+    blocks += [block(1, [step("cpy", (source, k), ("o", k)) for k in range(20)])]
+    found = judged(algo([gpu(0, blocks, s=20)], coll="custom", chunks=40, inplace=0, outofplace=1), False)
+    errors = [d for d in found.diagnostics if d.severity == Severity.ERROR]
+    assert {d.code for d in errors} == {code} and [d.count for d in errors] == [1] * 15 + [5]
+
+
+def test_many_steps_that_read_where_they_write_are_told_at_most_so_often():
+    steps = [step("re", ("i", k), ("i", k)) for k in range(30)]
+    plan = loads(algo([gpu(0, [block(0, steps)])], coll="custom", chunks=30), "x.xml")
+    staged = [d for d in verify(replace(table(plan, True), told=None)).diagnostics if d.code == "SL603"]
+    assert [d.count for d in staged] == [1] * 15 + [15]
