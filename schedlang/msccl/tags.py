@@ -21,7 +21,7 @@ _MANY = re.compile(rf"<(?:[^> ]* ){{{ATTRIBUTES + 1}}}[^>]*>")
 _LONG = re.compile(rf"(?<==\")[^\"]{{{STRING + 1},}}(?=\")|(?<=\s)[^\"'>\s=]{{{STRING},}}(?==)")
 _OCTAL = re.compile(
     r"\s(?:ngpus|nchannels|nchunksperloop|inplace|outofplace|minBytes|maxBytes|nthreads|id|[ios]_chunks|send|recv|chan|s|srcoff|"
-    r"dstoff|cnt|depid|deps|hasdep)=\"([+-]?0[0-9]+)\"")
+    r"dstoff|cnt|depid|deps|hasdep)=\"([+-]?0+(?:[89]|[1-9][0-9]+))\"")
 
 # What it looks like, what it is called, how to mend it.
 _FATAL = (
@@ -32,7 +32,7 @@ _FATAL = (
     (re.compile(r"</[^>\s]+\s+>"), "a blank at the end of a closing tag", "write it without"),
     (re.compile(r">\s*([^<\s][^<]*)"), "text between tags", "take it out"),
     (re.compile(r"<!\[CDATA\["), "text between tags", "take it out"),
-    (re.compile(r"\s+=\s*|=\s+"), "a blank beside a =", 'write name="value"'),
+    (re.compile(r"(?<!\s)\s+=\s*|=\s+"), "a blank beside a =", 'write name="value"'),
     (_LONG, f"a name or value of more than {STRING} characters", "shorten it"),
 )
 
@@ -61,18 +61,17 @@ def quirks(source: Source) -> Iterator[Quirk]:
         text = _COMMENT.sub(lambda comment: " " * len(comment[0]), text)
     if _MANY.search(text) or any(pattern.search(text) for pattern, _, _ in _FATAL):
         yield from _fatal(source, _VALUE.sub(_blotted, text))
-    octal = [match for match in _OCTAL.finditer(text) if abs(int(match[1])) > 7]
-    if octal:
-        yield Quirk(f"a number with a zero before it, {octal[0][1]}, which is read as octal", "leave the zero out",
-                    Span(source, *octal[0].span(1)), len(octal), fatal=False)
+    if octal := _OCTAL.search(text):
+        yield Quirk(f"a number with a zero before it, {octal[1]}, which is read as octal", "leave the zero out",
+                    Span(source, *octal.span(1)), sum(1 for _ in _OCTAL.finditer(text)), fatal=False)
 
 
 def _fatal(source: Source, text: str) -> Iterator[Quirk]:
     """What the reader gives up at. ``text``: without comments and what is in values, so that signs belong to tags."""
     for pattern, what, mend in _FATAL:
-        spans = [match.span(match.lastindex or 0) for match in pattern.finditer(text)]
-        if spans:
-            yield Quirk(what, mend, Span(source, *spans[0]), len(spans))
+        if match := pattern.search(text):
+            yield Quirk(what, mend, Span(source, *match.span(match.lastindex or 0)),
+                        sum(1 for _ in pattern.finditer(text)))
     for tag in _MANY.finditer(text):
         if lost := _lost(tag[0]):
             yield Quirk(f"{lost} behind {ATTRIBUTES} other attributes, where it is not seen",
