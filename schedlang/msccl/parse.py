@@ -19,7 +19,7 @@ from schedlang.msccl.tally import Strange, Tally
 from schedlang.source import Source, Span
 
 ALGO = ("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
-MAY_BE = ("outofplace", "minBytes", "maxBytes", "redop", "nthreads", "root")
+MAY_BE = ("outofplace", "minBytes", "maxBytes", "redop", "nthreads")
 GPU = ("id", "i_chunks", "o_chunks", "s_chunks")
 BLOCK = ("id", "send", "recv", "chan")
 STEP = ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep")
