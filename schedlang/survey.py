@@ -28,15 +28,15 @@ def survey(program: Program, name: str, cases: Sequence[Mapping[str, Any]], *, f
     found = tuple(_cases(program, name, told, op, max_ops, how))
     if all(case.status == "skipped" for case in found):
         found = tuple(replace(case, status="unusable") for case in found)
-    return Report(file, name, _weighed(found, _OTHERS_NEED_IT), made_up)
+    return Report(file, name, _weighed(found), made_up)
 
 
 def survey_tables(cases: Sequence[Mapping[str, Any]], make: Callable[[Mapping[str, Any]], OpTable], name: str, *,
                   file: str, progress: Callable[[int, Mapping[str, Any]], None] | None = None, **how: Any) -> Report:
     """Verifies the tables that ``make`` gives for the given values; where it raises SchedError, that is the verdict.
-    ``progress`` and ``how`` as for :func:`survey`."""
+    What is useless in some of them only is left out. ``progress`` and ``how`` as for :func:`survey`."""
     told = cases if progress is None else _told(cases, progress)
-    return Report(file, name, _weighed(tuple(_tables(told, make, how)), _OTHER_TABLES_NEED_IT))
+    return Report(file, name, _needed(tuple(_tables(told, make, how))))
 
 
 def _tables(cases: Iterable[Mapping[str, Any]], make: Callable[[Mapping[str, Any]], OpTable],
@@ -81,32 +81,41 @@ def _cases(program: Program, name: str, cases: Iterable[Mapping[str, Any]], op: 
 
 _USELESS = ("SL607", "SL608")
 _OTHERS_NEED_IT = "other sizes need it: let a trailing `if`, or where the loop ends, depend on the size, or let it be"
-_OTHER_TABLES_NEED_IT = "the other cases need it: let it be"
 
 
-def _weighed(cases: tuple[Case, ...], needed: str) -> tuple[Case, ...]:
-    """The cases; what is useless for some of them only is noted there, and no reason for a warning: the same lines
-    serve the others. ``needed``: the help that says so."""
-    judged = [case for case in cases if case.status == "ok" and case.values.get("ranks") != 1]
-
-    def place(d: Diagnostic) -> tuple[Any, ...]:
-        return d.code, *((d.location.file, d.location.line, d.location.column) if d.location is not None else ())
-
-    def places(case: Case) -> set[Any]:
-        return {place(d) for d in case.diagnostics if d.code in _USELESS}
-
-    often = Counter(one for case in judged for one in places(case))
-    if all(times == len(judged) for times in often.values()):
-        return cases
+def _weighed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The cases; what is useless for some sizes only is noted there, and no reason for a warning: the same lines serve
+    the other sizes."""
+    judged, often = _useless(cases)
 
     def weighed(d: Diagnostic) -> Diagnostic:
-        times = often.get(place(d), 0)
-        if d.code not in _USELESS or times == len(judged):
+        times = often.get(_place(d), 0)
+        if d.code not in _USELESS or times == judged:
             return d
-        told = Note(f"so in {times} of the {len(judged)} cases with several ranks")
-        return replace(d, severity=Severity.NOTE, notes=(*d.notes, told), help=needed)
+        told = Note(f"so in {times} of the {judged} cases with several ranks")
+        return replace(d, severity=Severity.NOTE, notes=(*d.notes, told), help=_OTHERS_NEED_IT)
 
+    if all(times == judged for times in often.values()):
+        return cases
     return tuple(replace(case, diagnostics=tuple(map(weighed, case.diagnostics))) for case in cases)
+
+
+def _needed(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The cases without what is useless in some of them only, such as a copy to where a value is already, in place."""
+    judged, often = _useless(cases)
+    return tuple(replace(case, diagnostics=tuple(
+        d for d in case.diagnostics if d.code not in _USELESS or often.get(_place(d), 0) == judged)) for case in cases)
+
+
+def _useless(cases: Iterable[Case]) -> tuple[int, Counter[tuple[Any, ...]]]:
+    """How many cases with several ranks are right, and in how many of them what stands at each place is useless."""
+    judged = [case for case in cases if case.status == "ok" and case.values.get("ranks") != 1]
+    return len(judged), Counter(place for case in judged for place in {
+        _place(d) for d in case.diagnostics if d.code in _USELESS})
+
+
+def _place(d: Diagnostic) -> tuple[Any, ...]:
+    return d.code, *((d.location.file, d.location.line, d.location.column) if d.location is not None else ())
 
 
 def _unexpanded(findings: Iterable[Diagnostic]) -> Status:

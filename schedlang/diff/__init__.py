@@ -17,7 +17,7 @@ from schedlang.diff import operations, states
 from schedlang.diff.path import chain, stretches
 from schedlang.diff.promises import common_parts, unlike
 from schedlang.diff.report import LEVELS, Difference, Level, Side, Stretch
-from schedlang.ir.table import OpTable
+from schedlang.ir.table import OpTable, Transport
 from schedlang.verify import verify
 from schedlang.verify.matching import match
 from schedlang.verify.timing.lanes import Lanes
@@ -33,9 +33,10 @@ def diff(a: OpTable, b: OpTable) -> Difference:
 
     Where both divide the buffer into different numbers of chunks, the parts that both have in common are compared: the
     answer holds for element counts that divide into these. Deadlock is judged without buffering, all else with
-    unlimited buffering. Raises SchedError (SL208) where there are too many common parts to follow.
+    unlimited buffering; where a table was written for a transport, deadlock by what that offers, of both. Raises
+    SchedError (SL208) where there are too many common parts to follow.
     """
-    one, other = _side(a), _side(b)
+    one, other = _side(a, b.transport), _side(b, a.transport)
     if not (one.settled and other.settled):
         return Difference(one, other, "faulty", ())
     apart = unlike(a, b)
@@ -53,8 +54,8 @@ def diff(a: OpTable, b: OpTable) -> Difference:
     return Difference(one, other, found.level, notes, found.results, found.others, divided, found.doubt)
 
 
-def _side(table: OpTable) -> Side:
-    verdict = verify(table)
+def _side(table: OpTable, others: Transport | None) -> Side:
+    verdict = verify(table if table.transport or others is None else table.with_columns(transport=others))
     facts = dict(verdict.facts)
     stretch: tuple[Stretch, ...] = ()
     if verdict.proof("form").state == "proved":
