@@ -20,7 +20,8 @@ KNOWN = {
     "alltoall-8n-0-9kb": ((False,), 0, 0, None), "alltoall-8n-7mb-43mb": ((False,), 1, 1, None),
     "allreduce-allpairs-8n-ll-32tb": ((True,), 1, 8, True), "all-reduce-ring-ll": ((True, False), 2, 2, True),
 }
-SMALL = ("a2a2ll", "ag-1m", "ag_hier_4_LL", "ag_hier_4_Simple", "ar_hier_12_Simple", "ar_tree_12_LL", "alltoall-8n-0-9kb")
+SMALL = ("a2a2ll", "ag-1m", "ag_hier_4_LL", "ag_hier_4_Simple", "ar_hier_12_Simple", "ar_tree_12_LL",
+         "alltoall-8n-0-9kb")
 """These the interpreter judges always, the others nightly."""
 
 files = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs ../shared/cases/msccl, which is not there")
