@@ -17,7 +17,7 @@ from schedlang.ir.table import OpTable
 from schedlang.render.verdict import facts_text
 from schedlang.running.dtypes import DTYPES
 from schedlang.verify import matching, verify
-from schedlang.verify.arithmetic import Arithmetic
+from schedlang.verify.arithmetic import Arithmetic, _root
 from schedlang.verify.precision import Precision
 from schedlang.verify.steps import steps
 from schedlang.verify.timing.order import order
@@ -260,3 +260,38 @@ def test_of_several_sizes_the_largest_tells(tmp_path, capsys):
 def test_large_integers_are_written_alike_in_findings_and_facts():
     facts = {"dtype": "int64", "largest_input": (1 << 63) // 8 - 1, "ones": 8, "ones_due": 8}
     assert list(facts_text(facts)) == ["in int64: inputs up to 1,152,921,504,606,846,975 cannot overflow; ones give 8"]
+
+
+def test_an_average_is_divided_in_the_dtype_that_holds_the_sum():
+    """By as many ranks as the dtype can write: 257 is 256 in bfloat16."""
+    of = precision(chain(257), "bfloat16", op="avg")
+    assert of.results(1.0).tobytes() == executed(of, 1.0, None).tobytes()
+    assert of.results(1.0).astype(float).tolist() == [1] * 257
+
+
+def test_integers_are_divided_exactly_toward_zero():
+    values = [7, -7, 0, 2**62 + 1, -(2**62 + 1), -(2**63)]
+    for terms in (1, 2, 3):
+        found = Arithmetic.of("int64")._divided(np.array(values), terms)
+        assert found.tolist() == [abs(v) // terms * (1 if v >= 0 else -1) for v in values]
+
+
+def test_roots():
+    for limit in [*range(1, 40), 127, 255, 32767, 2**63 - 1, 2**64 - 1]:
+        for degree in (1, 2, 3, 5, 64, 200):
+            root = _root(limit, degree)
+            assert root**degree <= limit < (root + 1)**degree
+
+
+def test_what_is_lost_is_lost_beside_the_larger_sum():
+    """1,024 ones as a balanced tree, and three more that were added up later: 1,027 is 1,024 in bfloat16."""
+    tree = """schedule tree(ranks):
+    collective reduce(sum, 0)
+    for k in 0..10:
+        for r in 0..1024 // (2 << k): reduce data[0] from (r * 2 + 1) << k to (r * 2) << k
+    reduce data[0] from 1025 to 1024
+    reduce data[0] from 1026 to 1024
+    reduce data[0] from 1024 to 0
+"""
+    of = precision(expand(load_text(tree), "tree", ranks=1027)[0], "bfloat16")
+    assert of.results(1.0).astype(float).tolist() == [1024] and of._reached(int(of.which[0])) == 1024

@@ -39,6 +39,13 @@ def test_rounds_too_many(ranks):
     assert found.witness["steps"] == 2 and not found.witness["statement"]
 
 
+def test_of_a_table_that_does_not_know_its_steps_none_are_counted():
+    table, findings = expand(load_text(GATHER.format(rounds=0)), "gather_all", ranks=3, params={"rounds": 4})
+    assert table is not None, findings
+    (found,) = (d for d in verify(table.with_columns(number=None)).diagnostics if d.code == "SL608")
+    assert found.witness["steps"] == 0 and not any("nothing else" in n.message for n in found.notes)
+
+
 def test_what_some_get_again_in_a_step_that_others_need_is_a_note():
     text = """schedule some(ranks):
     collective allgather inplace
