@@ -14,9 +14,9 @@ from schedlang.ir.table import NONE, OpTable
 from schedlang.lift import draft, head, names
 from schedlang.lift.check import Renamed, same
 from schedlang.lift.draft import Draft
-from schedlang.lift.phrase import Tables, listed
+from schedlang.lift.phrase import INDENT, Tables, listed
 from schedlang.lift.statements import Statements, statements
-from schedlang.lift.write import INDENT, WIDTH, Words, nest_lines
+from schedlang.lift.write import WIDTH, Words, nest_lines
 
 __all__ = ["source"]
 

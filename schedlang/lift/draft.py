@@ -10,7 +10,7 @@ import numpy as np
 from schedlang.ir.table import NONE, Array
 from schedlang.lift import labels, own
 from schedlang.lift.kinds import LOST, Field, Kind
-from schedlang.lift.nest import Nest, Strands, fitted, nests, ring_nest, tables, weight
+from schedlang.lift.nest import Nest, Strands, best, fitted, nests, ring_nest, tables, weight
 from schedlang.lift.own import Events
 from schedlang.lift.rings import rings
 from schedlang.lift.statements import Statements
@@ -21,7 +21,8 @@ from schedlang.ops import Op
 @dataclass(frozen=True, eq=False)
 class Draft:
     """Nests with their kinds and namings; ``events``: the words for events, by class of lanes. One entry a lane:
-    ``stream``, what it is called; one a statement: ``event``, what its event is called; one a connection: ``chan``."""
+    ``stream``, what it is called; one a statement: ``event``, what its event is called; one a connection: ``chan``.
+    ``cost``: how much there is to read."""
 
     nests: list[Nest]
     namings: list[Naming]
@@ -30,19 +31,30 @@ class Draft:
     stream: list[str]
     event: list[object]
     chan: Array
+    cost: int
 
 
 def own_view(s: Statements, *, loops: bool = True, alone: bool = False) -> Draft:
     """Every lane in its rank's own view. ``loops``: what repeats is a loop; ``alone``: each lane is written by
     itself."""
+    made = _own_view(s, loops, alone, False)
+    if alone or not (s.table.op == Op.RECORD).any():
+        return made
+    return min(made, _own_view(s, loops, alone, True), key=lambda d: d.cost)
+
+
+def _own_view(s: Statements, loops: bool, alone: bool, together: bool) -> Draft:
+    """``together``: the events of a rank are numbered through, whichever lane records them."""
     found = own.events(s)
+    if together and len(np.unique(found.many[found.lane[found.lane != NONE]])) > 1:
+        found = own.from_the_end(s, found)
     group = labels.fused(s)
     choices = list(_numbers(s, group))
     conn = np.where(s.row >= 0, s.connection[s.row], NONE)
     steady = [c for c in choices if _steady(s, c)]
     chan = steady[0] if steady else choices[0]
     each = np.zeros(len(s.row), np.int64) if steady else np.where(conn == NONE, 0, chan[conn])
-    strands, kinds, lane_class = own.strands(s, found, each)
+    strands, kinds, lane_class = own.strands(s, found, each, together)
     made, place = [], np.zeros(len(s.rank), np.int64)
     several: dict[int, bool] = {}
     lanes = _lane_numbers(s, chan)
@@ -52,7 +64,7 @@ def own_view(s: Statements, *, loops: bool = True, alone: bool = False) -> Draft
             made += _nests(s, strands, members, lanes, loops)
         if turn or not len(found.many) or (found.lane == NONE).all():
             break
-        place, several = _places(s, made, lane_class, alone)
+        place, several = _through(s, found) if together else _places(s, made, lane_class)
         fields = strands.fields.copy()
         fields[:, Field.LANE] = np.where(found.lane == NONE, 0, place[found.lane])
         strands = replace(strands, fields=fields)
@@ -67,20 +79,19 @@ def own_view(s: Statements, *, loops: bool = True, alone: bool = False) -> Draft
         word, told, turned = words[LOST if lane == NONE else int(lane_class[lane])]
         index = [int(place[lane])] * told + [int(found.turn[i])] * turned
         event[i] = (word, tuple(index) or (0,))
-    return Draft(made, best[1], kinds, words, best[2], event, best[3])
+    return Draft(made, best[1], kinds, words, best[2], event, best[3], best[0] + sum(n.cost for n in made))
 
 
 def _nests(s: Statements, strands: Strands, members: Array, number: Array, loops: bool) -> list[Nest]:
     """The nests of lanes that run alike: on rings, where that reads better."""
-    found = nests(strands, members, loops=loops)
-    if not any(tables(n.body) for n in found):
-        return found
     laid = rings(s, members, number)
     if laid is not None:
-        ring = ring_nest(strands, *laid, loops)
-        if ring.cost < sum(n.cost for n in found):
+        ring, plain = ring_nest(strands, *laid, loops), best(strands, members, loops)
+        if not tables(plain.body):
+            return [plain]
+        if not tables(ring.body) and ring.cost < plain.cost:
             return [ring]
-    return found
+    return nests(strands, members, loops=loops)
 
 
 def _numbers(s: Statements, group: Array) -> Iterator[Array]:
@@ -137,7 +148,26 @@ def _distinct(s: Statements, number: Array) -> bool:
     return len(np.unique(pairs, axis=0)) == len(pairs)
 
 
-def _places(s: Statements, made: list[Nest], lane_class: Array, alone: bool) -> tuple[Array, dict[int, bool]]:
+def _through(s: Statements, found: Events) -> tuple[Array, dict[int, bool]]:
+    """As :func:`_places`, the lanes that record numbered through on each rank, in the order of the chunks that they
+    write before they record for the last time."""
+    t = s.table
+    op = t.op[s.row]
+    place = np.zeros(len(s.rank), np.int64)
+    keys: dict[int, list[tuple[object, ...]]] = {}
+    for lane in np.unique(found.lane[op == Op.RECORD]).tolist():
+        a, b = int(s.first[lane]), int(s.first[lane + 1])
+        last = a + int(np.flatnonzero(op[a:b] == Op.RECORD)[-1])
+        done = np.flatnonzero(op[a:last] < Op.RECORD)
+        chunk = t.chunk[s.row[a:b][done[::-1]]].tolist()
+        keys.setdefault(int(s.rank[lane]), []).append((chunk, lane))
+    for lanes in keys.values():
+        for number, (_, lane) in enumerate(sorted(lanes)):
+            place[lane] = number  # type: ignore[index]
+    return place, {0: any(len(lanes) > 1 for lanes in keys.values())}
+
+
+def _places(s: Statements, made: list[Nest], lane_class: Array) -> tuple[Array, dict[int, bool]]:
     """Of each lane: which it is of those of its class and rank; of each class: whether a rank has several."""
     place = np.zeros(len(s.rank), np.int64)
     next_free: dict[tuple[int, int], int] = {}
@@ -163,13 +193,14 @@ def _event_words(s: Statements, found: Events, lane_class: Array, several: dict[
     words: dict[int, tuple[str, bool, bool]] = {}
     used: dict[str, int] = {}
     op = s.table.op[s.row]
-    for i in np.flatnonzero((op == Op.RECORD) & (found.turn == 0)).tolist():
+    for i in np.flatnonzero(op == Op.RECORD).tolist():
         lane = int(s.lane[i])
         kind = int(lane_class[lane])
         if kind in words:
             continue
         word = _AFTER.get(Op(int(op[i - 1])), "ready") if i > s.first[lane] else "ready"
-        words[kind] = (_fresh(word, used), several.get(kind, False), bool(found.many[lane]))
+        many = bool(found.many[lane_class == kind].any())
+        words[kind] = (_fresh(word, used), several.get(kind, False), many)
     if ((op == Op.WAIT) & (found.lane == NONE)).any():
         words[LOST] = (_fresh("never", used), False, True)
     return words

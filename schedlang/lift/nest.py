@@ -61,6 +61,21 @@ class Seated:
 
 
 @dataclass(frozen=True, eq=False)
+class Xor:
+    """``base + scale * (anchor ^ mask)``."""
+
+    base: Affine
+    scale: int
+    mask: int
+
+    def __call__(self, coordinates: Sequence[Array]) -> Array:
+        return np.asarray(self.base(coordinates) + self.scale * (coordinates[0].astype(np.int64) ^ self.mask))
+
+    def text(self, names: Sequence[str]) -> str:
+        return f"{self.base.text(names)} + {self.scale} * ({names[0]} ^ {self.mask})"
+
+
+@dataclass(frozen=True, eq=False)
 class Line:
     """A statement: ``formulas[f]`` of its fields, over the axes and the loops round it."""
 
@@ -112,18 +127,34 @@ def nests(strands: Strands, members: Array, *, loops: bool = True) -> list[Nest]
 
 def _uniform(strands: Strands, members: Array, loops: bool) -> list[Nest]:
     """Nests of strands of which each anchor has as many."""
-    whole = best(strands, members, loops)
+    found = [best(strands, members, loops)]
     anchors = np.unique(strands.anchor[members])
-    if len(anchors) == 1 or not whole.cost:
-        return [whole]
-    if whole.cost <= PLAIN * len(anchors):          # no use in looking at each: it would not be less
-        return [whole]
-    single = [best(strands, members[strands.anchor[members] == a], loops) for a in anchors.tolist()]
-    return [whole] if whole.cost <= sum(n.cost for n in single) else single
+    if not tables(found[0].body):
+        return found
+    of = np.searchsorted(anchors, strands.anchor[members])
+    size = len(anchors)
+    for parts in (*(p for p in range(2, size // 2 + 1) if size % p == 0 and p <= MOST_PARTS), size):
+        for group in (of % parts, of // (size // parts))[: 1 + (parts < size)]:
+            made: list[Nest] = []
+            for part in range(parts):
+                made.append(best(strands, members[group == part], loops))
+                if _total(made) >= _total(found):
+                    break
+            else:
+                found = made
+    return found
 
 
-PLAIN = 4
-"""What a strand costs at least."""
+MOST_PARTS = 16
+"""So many groups of ranks are tried, but for one of each rank."""
+
+
+def _total(made: Sequence[Nest]) -> int:
+    return sum(n.cost for n in made)
+
+
+PLAIN, HEAD = 8, 4
+"""What a statement and a loop cost to read, beside what they name."""
 
 
 def best(strands: Strands, members: Array, loops: bool) -> Nest:
@@ -263,7 +294,7 @@ def ring_nest(strands: Strands, grid: Array, rings: Array, loops: bool) -> Nest:
     build = replace(_Build.of(strands, grid.ravel(), loops), fit=_on_rings(strands, rings))
     places = np.arange(len(grid))
     body = replace(build, starts=strands.first[grid], anchors=places).body(build.folded, ())
-    return Nest(grid, places, body, cost(body) + rings.size, rings)
+    return Nest(grid, places, body, cost(body) + rings.size // 2, rings)
 
 
 def _on_rings(strands: Strands, rings: Array) -> Fit:
@@ -300,8 +331,57 @@ def _fit(values: Array, anchors: Array, which: int) -> Formula:
 
 
 def fitted(values: Array, anchors: Array) -> Formula:
-    """A formula for values that have an axis for the anchors, then others."""
-    return fit(values, anchors)
+    """A formula for values that have an axis for the anchors, then others: what :func:`fit` finds, or, where that is a
+    table, one with a coordinate both under the modulus and before it, or with an exclusive or of the anchor."""
+    plain = fit(values, anchors)
+    if tabled(plain) is None:
+        return plain
+    for axis, size in enumerate(values.shape):
+        where = (anchors if axis == 0 else np.arange(size)).reshape([-1 if k == axis else 1 for k in range(values.ndim)])
+        for outside in _outside(values, axis, where):
+            made = fit(values - outside * where, anchors)
+            if tabled(made) is None:
+                return _sloped(made, axis, outside)
+    return _exclusive(values, anchors) or plain
+
+
+def _outside(values: Array, axis: int, where: Array) -> list[int]:
+    """What values may rise by along an axis besides what a modulus wraps."""
+    if values.shape[axis] < 2:
+        return []
+    steps = np.unique(np.diff(values, axis=axis))
+    gap = np.unique(np.diff(where.ravel()))
+    if len(steps) != 2 or len(gap) != 1:
+        return []
+    found = {int(s) // int(gap[0]) + t for s in steps for t in (-1, 1)}
+    return sorted(found - {0}, key=abs)
+
+
+def _sloped(formula: Formula, axis: int, slope: int) -> Formula:
+    """A formula without a table, plus ``slope`` times a coordinate."""
+    if isinstance(formula, Affine):
+        return Affine(formula.offset, tuple(s + slope * (k == axis) for k, s in enumerate(formula.slopes)))
+    assert isinstance(formula, Modular)
+    base = _sloped(formula.base, axis, slope)
+    assert isinstance(base, Affine)
+    return replace(formula, base=base)
+
+
+def _exclusive(values: Array, anchors: Array) -> Xor | None:
+    """``base + scale * (anchor ^ mask)``, if that is what values are."""
+    along = values[(slice(None),) + (0,) * (values.ndim - 1)].astype(np.int64)
+    if len(along) < 2:
+        return None
+    scale = int(np.gcd.reduce(np.diff(along)))
+    rest = values - along.reshape([-1] + [1] * (values.ndim - 1))
+    base = fit(rest, anchors)
+    if not scale or not isinstance(base, Affine):
+        return None
+    for mask in range(1, 2 * int(anchors.max())):
+        apart = along - scale * (anchors ^ mask)
+        if (apart == apart[0]).all():
+            return Xor(replace(base, offset=base.offset + int(apart[0])), scale, mask)
+    return None
 
 
 def lines(body: Sequence[Part]) -> Iterator[Line]:
@@ -320,21 +400,21 @@ def tables(body: Sequence[Part]) -> int:
 
 def tabled(formula: Formula) -> Lookup | None:
     """The table in a formula."""
-    if isinstance(formula, Seated):
+    if isinstance(formula, (Seated, Xor)):
         return None
     inside = formula.inside if isinstance(formula, Modular) else formula
     return inside if isinstance(inside, Lookup) else None
 
 
 def cost(body: Sequence[Part]) -> int:
-    """How much there is to read in a body: a statement is 4, a loop 2, a formula 1 for each thing it names, an entry of
-    a table 1."""
+    """How much there is to read in a body: statements, loops, 1 for each thing that a formula names and for each entry
+    of a table."""
     found = 0
     for part in body:
         if isinstance(part, Line):
             found += PLAIN + sum(map(weight, part.formulas))
         else:
-            found += 2 + cost(part.body)
+            found += HEAD + cost(part.body)
     return found
 
 
@@ -343,8 +423,10 @@ def weight(formula: Formula) -> int:
         return sum(slope != 0 for slope in formula.slopes)
     if isinstance(formula, Seated):
         return 1 + weight(formula.seat) + weight(formula.base)
+    if isinstance(formula, Xor):
+        return 2 + weight(formula.base)
     table = tabled(formula)
     if table is not None:
-        return 3 + table.values.size
+        return 3 + table.values.size // 2
     assert isinstance(formula, Modular)
     return 1 + weight(formula.base) + weight(formula.inside)

@@ -27,6 +27,15 @@ class Events:
     many: Array
 
 
+def from_the_end(s: Statements, found: Events) -> Events:
+    """The same events, the records of a lane counted from its last, which is 0: where lanes record differently often,
+    it is their last ones that are alike."""
+    most = np.zeros(len(s.rank), np.int64)
+    known = found.lane != NONE
+    np.maximum.at(most, found.lane[known], found.turn[known])
+    return replace(found, turn=np.where(known, most[found.lane] - found.turn, found.turn))
+
+
 def events(s: Statements) -> Events:
     """The events of all statements."""
     t = s.table
@@ -56,11 +65,11 @@ def events(s: Statements) -> Events:
     return Events(lane, turn, many)
 
 
-def strands(s: Statements, found: Events, chan: Array) -> tuple[Strands, list[Kind], Array]:
-    """The lanes of a table as strands, the kinds of their statements, and the class of each lane: lanes of one class
-    run alike, and wait alike for lanes of one class.
+def strands(s: Statements, found: Events, chan: Array, together: bool) -> tuple[Strands, list[Kind], Array]:
+    """The lanes of a table as strands, the kinds of their statements, and the class of each lane, by which the events
+    that it records are called: lanes of one class run alike, and wait alike for lanes of one class.
 
-    ``chan``: the number of each statement's connection where that has to be told statement by statement, else 0s.
+    ``together``: all lanes are of one class, so that alike is whatever waits, whomever it waits for. ``chan``: the number of each statement's connection where that has to be told statement by statement, else 0s.
     """
     t, rows = s.table, s.row
     op = t.op[rows].astype(np.int64)
@@ -80,7 +89,11 @@ def strands(s: Statements, found: Events, chan: Array) -> tuple[Strands, list[Ki
     fields[:, Field.CHAN] = chan
     fields[:, Field.TURN] = np.where(op >= Op.RECORD, found.turn, 0)
     made = Strands(s.first, kind, s.opens, fields, s.rank, RANKED)
-    kind, lane_class = _refined(made, found, op)
+    if together:
+        lane_class = np.zeros(len(s.rank), np.int64)
+        kind = made.kind * 2 + ((op == Op.WAIT) & (found.lane == NONE))
+    else:
+        kind, lane_class = _refined(made, found, op)
     written, kind = _written(s, kind, away.astype(bool), found, lane_class)
     return replace(made, kind=kind), written, lane_class
 

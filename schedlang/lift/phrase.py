@@ -10,8 +10,9 @@ import numpy as np
 
 from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import Array
-from schedlang.lift.nest import Seated
+from schedlang.lift.nest import Seated, Xor
 
+INDENT = "    "
 INLINE = 8
 """A table of one axis and so few entries stands where it is used."""
 
@@ -62,6 +63,11 @@ def phrase(formula: Formula, at: Sequence[Coordinate], tables: Tables, word: str
         scaled = rank if formula.scale == 1 else f"{formula.scale} * {rank}"
         base = phrase(formula.base, at, tables, word, more)
         return scaled if base == "0" else f"{base} + {scaled}"
+    if isinstance(formula, Xor):
+        rank = f"{at[0].name} ^ {formula.mask}"
+        base = _terms(formula.base, at, more)
+        scaled = f"({rank})" if formula.scale == 1 else f"{formula.scale} * ({rank})"
+        return _sum([(1, scaled), *base]) if base or formula.scale != 1 else rank
     assert isinstance(formula, Modular)
     return _sum([(1, _modular(formula, at, tables, word)), *_terms(formula.base, at, more)])
 
@@ -162,31 +168,28 @@ def _looked_up(formula: Lookup, at: Sequence[Coordinate], tables: Tables, word: 
 
 
 def listed(name: str, values: Array, width: int) -> list[str]:
-    """The lines of ``let NAME = [...]``; every line of a list of lists is one of them."""
-    if values.ndim == 1:
-        text = f"let {name} = [{', '.join(map(str, values.tolist()))}]"
-        return [text] if len(text) <= width else [f"let {name} = [", *_rows(values, width - 4), "]"]
-    found = [f"let {name} = ["]
+    """The lines of ``let NAME = [...]``, no wider than ``width`` if that can be."""
+    text = f"let {name} = {_nested(values)}"
+    return [text] if len(text) <= width else [f"let {name} = [", *_items(values, width - len(INDENT)), "]"]
+
+
+def _items(values: Array, width: int) -> list[str]:
+    """The lines of the items of a list: as many on each as have room; one that has none is broken itself."""
+    found: list[str] = []
+    row = ""
     for part in values:
         text = _nested(part)
-        if len(text) + 5 <= width:
-            found.append(f"    {text},")
-        else:
-            inner = listed("", part, width - 4)
-            found += ["    [", *("    " + line for line in inner[1:-1]), "    ],"] if len(inner) > 1 else [
-                f"    {text},"]
-    return [*found, "]"]
-
-
-def _rows(values: Array, width: int) -> list[str]:
-    rows, row = [], ""
-    for value in map(str, values.tolist()):
-        if row and len(row) + len(value) + 3 > width:
-            rows.append(row)
+        if row and len(row) + len(text) + 3 > width:
+            found.append(f"{INDENT}{row},")
             row = ""
-        row += f"{', ' if row else ''}{value}"
-    return [f"    {r}," for r in [*rows, row]]
+        if len(text) >= width and isinstance(part, np.ndarray):
+            found += [f"{INDENT}[", *(INDENT + line for line in _items(part, width - len(INDENT))), f"{INDENT}],"]
+        else:
+            row += f"{', ' if row else ''}{text}"
+    return [*found, *([f"{INDENT}{row},"] if row else [])]
 
 
 def _nested(values: Array) -> str:
-    return f"[{', '.join(_nested(v) if isinstance(v, np.ndarray) else str(int(v)) for v in values)}]"
+    if isinstance(values, np.ndarray):
+        return f"[{', '.join(map(_nested, values))}]"
+    return str(int(values))

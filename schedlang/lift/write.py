@@ -9,11 +9,10 @@ from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import NONE, Array
 from schedlang.lift.kinds import LOST, WORDS, Field, Kind
 from schedlang.lift.names import VARIABLES
-from schedlang.lift.nest import Group, Line, Nest, Part, Seated, Turns, lines
-from schedlang.lift.phrase import Coordinate, Tables, phrase
+from schedlang.lift.nest import Group, Line, Nest, Part, Seated, Turns, Xor, lines
+from schedlang.lift.phrase import INDENT, Coordinate, Tables, phrase
 
 WIDTH = 120
-INDENT = "    "
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,5 +204,7 @@ def _uses(formula: Formula, axis: int) -> bool:
         return formula.base.slopes[axis] != 0 or formula.values.shape[axis] > 1
     if isinstance(formula, Seated):
         return axis < 2 or _uses(formula.base, axis) or _uses(formula.seat, axis)
+    if isinstance(formula, Xor):
+        return axis == 0 or _uses(formula.base, axis)
     assert isinstance(formula, Modular)
     return _uses(formula.base, axis) or _uses(formula.inside, axis)
