@@ -72,7 +72,8 @@ def entering(ranks, known, lanes=1):
         for k in range(known):
             rows.append(dict(op="recv", rank=r, peer=(r - k - 1) % ranks, step=1, buffer="data", chunk=0))
         rows += [dict(op="record", rank=r, stream=f"s{k}", event=f"e{k}", index=[0]) for k in range(lanes)]
-    return table_from_rows(rows, ranks=ranks, collective=Collective("barrier"), buffers=[Buffer("data", 1, role="data")])
+    return table_from_rows(rows, ranks=ranks, collective=Collective("barrier"),
+                           buffers=[Buffer("data", 1, role="data")])
 
 
 @pytest.mark.parametrize(("ranks", "named"), [
