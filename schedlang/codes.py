@@ -79,7 +79,8 @@ _TEXT = (
     _code(
         "SL105", "unreadable", UNUSABLE, "The file cannot be read as text.",
         """
-        The file does not exist, is a folder where a file is needed, may not be read, or is not UTF-8.
+        The file does not exist, is a folder where a file is needed, may not be read, or is not UTF-8. A packed MSCCL
+        file can be broken, or unpack to more than the 256 MiB that are read.
         """,
         """
         Check the path; relative paths start in the current folder, those of an `import` in the importing file's. Save

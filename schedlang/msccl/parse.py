@@ -135,8 +135,11 @@ class _Parser:
                                 help=f"it belongs in {_PARENT[tag]}")
 
     def doctype(self, *_: object) -> None:
-        self.fail("a DOCTYPE: the entities that it can declare may grow without end, so it is not read",
-                  "take it out; no MSCCL file needs one")
+        word = "<!DOCTYPE"
+        at = self.source.text.rfind(word, 0, self.offset(self.expat.CurrentByteIndex) + len(word))
+        raise SchedError(error("SL108", "a DOCTYPE: the entities that it can declare may grow without end, so it is not "
+                               "read", Span(self.source, max(at, 0), max(at, 0) + len(word)),
+                               help="take it out; no MSCCL file needs one"))
 
     # Places ----------------------------------------------------------------------------------------------------------
 
