@@ -137,9 +137,9 @@ class _Parser:
     def doctype(self, *_: object) -> None:
         word = "<!DOCTYPE"
         at = self.source.text.rfind(word, 0, self.offset(self.expat.CurrentByteIndex) + len(word))
-        raise SchedError(error("SL108", "a DOCTYPE: the entities that it can declare may grow without end, so it is not "
-                               "read", Span(self.source, max(at, 0), max(at, 0) + len(word)),
-                               help="take it out; no MSCCL file needs one"))
+        place = Span(self.source, max(at, 0), max(at, 0) + len(word))
+        raise SchedError(error("SL108", "a DOCTYPE is not read: the entities that it can declare may grow without end",
+                               place, help="take it out; no MSCCL file needs one"))
 
     # Places ----------------------------------------------------------------------------------------------------------
 
