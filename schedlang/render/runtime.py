@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from schedlang.diagnostics import Severity
+from schedlang.diagnostics import Diagnostic, Severity
 from schedlang.msccl.asked import Judged
 from schedlang.render import json
 from schedlang.render.listed import Listed
@@ -27,15 +27,22 @@ def _lines(judged: Judged, style: Style) -> Iterator[str]:
     kept = judged.taken == len(files)
     tag = style("ok", "ok") if kept else style("error", "REFUSED")
     yield f"{tag}  {style('bold', one_line(judged.asked.text))}: {_counted(judged.taken, len(files))}"
+    faulty = {id(plan) for plan, found in files if _faulty(found)}
     for answer in judged.answers:
         for choice in answer.choices:
-            what = choice.plan.source.path if choice.plan is not None else "no file, but the runtime's own algorithm"
+            what = "no file, but the runtime's own algorithm"
+            if choice.plan is not None:
+                what = choice.plan.source.path + (", and goes wrong" if id(choice.plan) in faulty else "")
             yield f"    {one_line(choice.call)}: {one_line(what)}"
+
+
+def _faulty(found: Sequence[Diagnostic]) -> bool:
+    return any(d.severity == Severity.ERROR for d in found)
 
 
 def _counted(taken: int, files: int) -> str:
     if files == 1:
-        return "takes the file" if taken else "does not take the file"
+        return "runs the file" if taken else "does not run the file"
     return f"nothing speaks against {taken} of {files} files"
 
 
@@ -46,7 +53,7 @@ def document(judged: Judged) -> dict[str, Any]:
         "name": asked.runtime.name, "size": asked.request.size, "dtype": asked.request.dtype,
         "channels": asked.request.channels, "ranks": asked.request.ranks, "inplace": asked.inplace,
         "files": [{"file": plan.source.path, "schedule": plan.name,
-                   "ok": all(d.severity != Severity.ERROR for d in found),
+                   "ok": not _faulty(found),
                    "diagnostics": [json.diagnostic(d) for d in found]} for plan, found in judged.files],
         "choices": [{"collective": choice.collective, "ranks": choice.ranks, "inplace": choice.inplace,
                      "file": choice.plan.source.path if choice.plan is not None else None}

@@ -735,7 +735,7 @@ def test_the_proof_and_the_runtime(here, call):
     status, out, _ = call("verify", "a.xml", "--runtime", "rccl", "--bytes", "4KiB", "--dtype", "half")
     assert status == 0
     assert re.search(r"^ok  a\.xml::test  ranks 2, inplace true$", out, re.M)
-    assert out.index("ok  a.xml::test") < out.index("ok  RCCL, 4 KiB of float16: takes the file\n"
+    assert out.index("ok  a.xml::test") < out.index("ok  RCCL, 4 KiB of float16: runs the file\n"
                                                     "    allreduce of 2 ranks in place: a.xml\n")
     assert "in float16: " in out
 
@@ -746,7 +746,7 @@ def test_a_file_that_is_refused(here, call):
                           "--ranks", "3")
     assert status == 1
     assert "a.xml:1:" in out and "error[SL703]" in out and "error[SL705]" in out
-    assert out.endswith("REFUSED  the Azure executor, 2 MiB of float32, 3 ranks, 32 channels: does not take the file\n"
+    assert out.endswith("REFUSED  the Azure executor, 2 MiB of float32, 3 ranks, 32 channels: does not run the file\n"
                         "    allreduce of 3 ranks in place: no file, but the runtime's own algorithm\n"
                         + out.splitlines()[-1] + "\n")
 
@@ -799,6 +799,13 @@ def test_other_formats(here, call):
     assert status == 1 and result["ruleId"] == "SL703" and result["properties"]["values"]["runtime"] == "rccl"
 
 
+def test_a_file_that_is_taken_and_goes_wrong(here, call):
+    write(a=fused("rrcs"))
+    status, out, _ = call("verify", "a.xml", "--runtime", "rccl", "--bytes", "1k")
+    assert status == 1 and "RCCL, 1 KiB of float32: does not run the file\n" in out
+    assert "    allreduce of 3 ranks in place: a.xml, and goes wrong\n" in out
+
+
 def test_a_packed_file(here, call):
     Path("a.xml.gz").write_bytes(gzip.compress(swap().encode()))
     status, out, _ = call("verify", "a.xml.gz", "--runtime", "rccl")
@@ -834,7 +841,7 @@ def test_nothing_to_ask_about(here, call, shipped):
 def test_a_file_that_cannot_be_read_is_said_once(here, call):
     write(a=swap(), b="<algo")
     status, out, err = call("verify", "a.xml", "b.xml", "--runtime", "rccl", "--format", "concise")
-    assert status == 2 and (out + err).count("b.xml:") == 1 and "ok  RCCL: takes the file" in out
+    assert status == 2 and (out + err).count("b.xml:") == 1 and "ok  RCCL: runs the file" in out
 
 
 # ---- the files of others ----------------------------------------------------------------------------------------
