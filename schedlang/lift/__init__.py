@@ -43,6 +43,7 @@ def source(table: OpTable) -> str:
 
 def _forms(s: Statements) -> Iterator[Callable[[], Draft]]:
     """Ways to write a table, the most readable first."""
+    yield lambda: draft.mixed(s)
     yield lambda: draft.own_view(s)
     yield lambda: draft.own_view(s, alone=True)
     yield lambda: draft.own_view(s, loops=False, alone=True)
@@ -96,7 +97,7 @@ def _renamed(s: Statements, made: Draft, called: list[str]) -> Renamed:
     event: list[object] = [NONE] * size
     for row, name in zip(s.row.tolist(), made.event, strict=True):
         event[row] = name
-    chan = [NONE if c == NONE else str(int(made.chan[c])) for c in s.connection.tolist()]
+    chan = [NONE if c == NONE else made.chan[c] for c in s.connection.tolist()]
     return Renamed([made.stream[k] for k in lane.tolist()], chan, event, called)  # type: ignore[arg-type]
 
 

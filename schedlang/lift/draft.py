@@ -10,8 +10,9 @@ import numpy as np
 from schedlang.ir.table import NONE, Array
 from schedlang.lift import labels, own
 from schedlang.lift.kinds import LOST, Field, Kind
-from schedlang.lift.nest import Nest, Strands, best, fitted, nests, ring_nest, tables, weight
+from schedlang.lift.nest import PLAIN, Nest, Strands, best, fitted, nests, ring_nest, shifted, tables, weight
 from schedlang.lift.own import Events
+from schedlang.lift.paired import Pairs, paired
 from schedlang.lift.rings import rings
 from schedlang.lift.statements import Statements
 from schedlang.lift.write import Naming
@@ -30,20 +31,79 @@ class Draft:
     events: dict[int, tuple[str, bool, bool]]
     stream: list[str]
     event: list[object]
-    chan: Array
+    chan: list[str]
     cost: int
 
 
-def own_view(s: Statements, *, loops: bool = True, alone: bool = False) -> Draft:
+def mixed(s: Statements) -> Draft:
+    """Both ends of messages at once where that can be and reads better, the other lanes in their rank's own view."""
+    own_draft = own_view(s)
+    linked = labels.linked(s)
+    pairs = paired(s, linked)
+    if pairs is None:
+        return own_draft
+    share = _shares(s, own_draft)
+    chosen: list[Nest] = []
+    for members in pairs.strands.alike():
+        made = nests(pairs.strands, members)
+        lanes = np.concatenate([pairs.lanes[k] for k in members.tolist()])
+        if sum(n.cost for n in made) < share[lanes].sum():
+            chosen += made
+    if not chosen:
+        return own_draft
+    return _joined(s, pairs, chosen)
+
+
+def _shares(s: Statements, draft: Draft) -> Array:
+    """What each lane has of the cost of its nest."""
+    found = np.zeros(len(s.rank))
+    for nest in draft.nests:
+        found[nest.members] = (nest.cost + PLAIN) / nest.members.size
+    return found
+
+
+def _joined(s: Statements, pairs: Pairs, chosen: list[Nest]) -> Draft:
+    """``chosen`` groups of lanes with both ends at once, and the others in their own view."""
+    keep = np.ones(len(s.rank), bool)
+    for nest in chosen:
+        for k in nest.members.ravel().tolist():
+            keep[pairs.lanes[k]] = False
+    rest = own_view(s, keep=keep)
+    stream, chan = list(rest.stream), list(rest.chan)
+    namings = []
+    used: dict[str, int] = {}
+    lone = len(chosen) == 1 and not keep.any()
+    for nest in chosen:
+        word = "" if lone else _fresh("pair" if len(pairs.lanes[int(nest.members.flat[0])]) == 2 else "group", used)
+        index = np.arange(nest.members.size).reshape(nest.members.shape)
+        for number, k in enumerate(nest.members.ravel().tolist()):
+            name = "main" if lone and nest.members.size == 1 else str(number) if lone else (
+                f"{word}[{number}]" if nest.members.size > 1 else word)
+            for lane in pairs.lanes[k].tolist():
+                stream[lane] = name
+        several = nest.members.size > 1
+        namings.append(Naming(word, fitted(index, nest.anchors) if several else None, None))
+    at = np.flatnonzero(s.connection[s.row] != NONE)
+    for lane, c in zip(s.lane[at].tolist(), s.connection[s.row[at]].tolist(), strict=True):
+        if not keep[lane]:
+            chan[c] = stream[lane]
+    shift = len(rest.kinds)
+    made = [replace(n, body=shifted(n.body, shift)) for n in chosen]
+    return Draft([*made, *rest.nests], [*namings, *rest.namings], [*rest.kinds, *pairs.kinds], rest.events, stream,
+                 rest.event, chan, rest.cost + sum(n.cost for n in chosen))
+
+
+def own_view(s: Statements, *, loops: bool = True, alone: bool = False, keep: Array | None = None) -> Draft:
     """Every lane in its rank's own view. ``loops``: what repeats is a loop; ``alone``: each lane is written by
-    itself."""
-    made = _own_view(s, loops, alone, False)
+    itself; ``keep``: the lanes to write, all if None."""
+    keep = np.ones(len(s.rank), bool) if keep is None else keep
+    made = _own_view(s, loops, alone, False, keep)
     if alone or not (s.table.op == Op.RECORD).any():
         return made
-    return min(made, _own_view(s, loops, alone, True), key=lambda d: d.cost)
+    return min(made, _own_view(s, loops, alone, True, keep), key=lambda d: d.cost)
 
 
-def _own_view(s: Statements, loops: bool, alone: bool, together: bool) -> Draft:
+def _own_view(s: Statements, loops: bool, alone: bool, together: bool, keep: Array) -> Draft:
     """``together``: the events of a rank are numbered through, whichever lane records them."""
     found = own.events(s)
     if together and len(np.unique(found.many[found.lane[found.lane != NONE]])) > 1:
@@ -61,7 +121,8 @@ def _own_view(s: Statements, loops: bool, alone: bool, together: bool) -> Draft:
     for turn in range(2):
         made = []
         for members in ([np.array([k]) for k in range(len(s.rank))] if alone else strands.alike()):
-            made += _nests(s, strands, members, lanes, loops)
+            if keep[members].any():
+                made += _nests(s, strands, members[keep[members]], lanes, loops)
         if turn or not len(found.many) or (found.lane == NONE).all():
             break
         place, several = _through(s, found) if together else _places(s, made, lane_class)
@@ -70,16 +131,17 @@ def _own_view(s: Statements, loops: bool, alone: bool, together: bool) -> Draft:
         strands = replace(strands, fields=fields)
     words = _event_words(s, found, lane_class, several)
     roles = _roles(s)
-    best = min((_named(s, made, c, roles, bool(steady), by_number) for c in (steady or choices[:1])
+    named = min((_named(s, made, c, roles, bool(steady), by_number) for c in (steady or choices[:1])
                 for by_number in ((True, False) if steady else (False,)) if not by_number or _distinct(s, c)),
-               key=lambda named: named[0])
+               key=lambda n: n[0])
     event: list[object] = [NONE] * len(s.row)
     for i in np.flatnonzero(found.turn != NONE).tolist():
         lane = int(found.lane[i])
         word, told, turned = words[LOST if lane == NONE else int(lane_class[lane])]
         index = [int(place[lane])] * told + [int(found.turn[i])] * turned
         event[i] = (word, tuple(index) or (0,))
-    return Draft(made, best[1], kinds, words, best[2], event, best[3], best[0] + sum(n.cost for n in made))
+    chan_names = [str(c) for c in named[3].tolist()]
+    return Draft(made, named[1], kinds, words, named[2], event, chan_names, named[0] + sum(n.cost for n in made))
 
 
 def _nests(s: Statements, strands: Strands, members: Array, number: Array, loops: bool) -> list[Nest]:

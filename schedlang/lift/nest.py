@@ -384,6 +384,12 @@ def _exclusive(values: Array, anchors: Array) -> Xor | None:
     return None
 
 
+def shifted(body: Sequence[Part], more: int) -> tuple[Part, ...]:
+    """A body whose kinds have other numbers."""
+    return tuple(replace(part, kind=part.kind + more) if isinstance(part, Line)
+                 else replace(part, body=shifted(part.body, more)) for part in body)
+
+
 def lines(body: Sequence[Part]) -> Iterator[Line]:
     """The statements of a body, each once."""
     for part in body:

@@ -50,13 +50,15 @@ class _Writer:
     tables: Tables
 
     def lines(self) -> list[str]:
-        axes = self.nest.members.shape[1:]
-        return self.axes(1, (Coordinate("", 0, 1, self.nest.anchors),), axes)
+        axes, at = self.nest.members.shape[1:], (Coordinate("", 0, 1, self.nest.anchors),)
+        if self.by_anchor():
+            return self.anchors(at, lambda there: self.axes(1, there, axes))
+        return self.axes(1, at, axes)
 
     def axes(self, axis: int, at: tuple[Coordinate, ...], sizes: Sequence[int]) -> list[str]:
         """The loops over the lanes of one anchor, and what is in them."""
         if not sizes:
-            return self.stream(at) if not self.by_anchor() else self.anchors(at, self.stream)
+            return self.stream(at)
         if sizes[0] == 1:
             return self.axes(axis + 1, (*at, Coordinate("")), sizes[1:])
         return self.loop(sizes[0], VARIABLES[axis], lambda c: self.axes(axis + 1, (*at, c), sizes[1:]))
@@ -69,6 +71,8 @@ class _Writer:
         n = self.naming
         index = "" if n.index is None else phrase(n.index, at, self.tables, "stream")
         name = f"{n.word}[{index}]" if n.word and index else n.word or index
+        if not name:
+            return self.on(at) if self.by_anchor() else self.anchors(at, self.on)
         chan = [] if n.chan is None else [f"chan {phrase(n.chan, at, self.tables, WORDS[Field.CHAN])}"]
         inner = self.on(at) if self.by_anchor() else self.anchors(at, self.on)
         return headed(f"stream {name}", [*chan, *inner])
@@ -111,9 +115,10 @@ class _Writer:
     def loop(self, count: int, name: str, inner: Callable[[Coordinate], list[str]]) -> list[str]:
         """A loop from 0, or from 1 where that is shorter to read."""
         bodies = [inner(Coordinate(name, start, count)) for start in (0, 1)]
-        start = int(sum(map(len, bodies[1])) + 2 < sum(map(len, bodies[0])))
+        saved = sum(map(len, bodies[0])) - sum(map(len, bodies[1]))
+        start = int(saved > 2 and count != self.tables.world)
         stop, world = count + start, self.tables.world
-        end = "ranks" if stop == world and (start or len(name) > 1 or name >= "s") else (
+        end = "ranks" if stop == world and (start or name == VARIABLES[0]) else (
             "ranks - 1" if 2 < stop == world - 1 and not start else stop)
         return headed(f"for {name} in {start}..{end}", bodies[start])
 
@@ -126,9 +131,16 @@ class _Writer:
                 case Group():
                     found += headed("step", self.body(part.body, at))
                 case Turns():
-                    name = VARIABLES[3 + len(at) - self.nest.members.ndim]
+                    name = self.variable(part, at)
                     found += self.loop(part.count, name, lambda c, p=part: self.body(p.body, (*at, c)))  # type: ignore[misc]
         return found
+
+    def variable(self, part: Turns, at: tuple[Coordinate, ...]) -> str:
+        """The name of a loop's variable: r where it is who sends."""
+        if part.count == self.tables.world and all(c.name != VARIABLES[0] for c in at) and all(
+                self.kinds[line.kind].both and _uses(line.formulas[Field.SOURCE], len(at)) for line in lines((part,))):
+            return VARIABLES[0]
+        return VARIABLES[3 + len(at) - self.nest.members.ndim]
 
     def line(self, line: Line, at: tuple[Coordinate, ...]) -> list[str]:
         chan = [f"chan {self.value(line, Field.CHAN, at)}"] if self.naming.each and self.transfers(line) else []
@@ -149,7 +161,7 @@ class _Writer:
             who = self.value(line, Field.SOURCE, at)
             if kind.word in ("copy", "add"):
                 return f"{'copy' if kind.word == 'copy' else 'reduce'} {there} into {here} on {who}"
-            into = f" into {there}" if there else ""
+            into = f" into {there}" if there != here else ""
             return f"{kind.word} {here} from {who} to {peer}{into}"
         match kind.word:
             case "send":
