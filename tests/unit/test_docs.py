@@ -11,6 +11,7 @@ from generators import schedules as gallery
 import schedlang
 from schedlang.cli import main
 from schedlang.expand import cases, expand, load_program, load_text
+from schedlang.ir.table import Transport
 from schedlang.ops import BUILTINS, COLLECTIVES, REDUCE_OPS
 from schedlang.source import Source
 from schedlang.syntax import format_file, parse, tables
@@ -180,4 +181,7 @@ def test_the_facts_of_a_verdict_are_all_listed(monkeypatch):
     ring = schedlang.load(ROOT / "examples/allreduce/ring.sched", ranks=4)
     found = {*ring.verify(dtype="float16", accumulate="float32").facts}
     monkeypatch.setattr(dataflow, "STATE_LIMIT", 0)     # fingerprints, which leave a doubt
-    assert found | {*ring.verify(require_agreement=True).facts} == listed
+    whole, _ = expand(load_text("schedule s(ranks):\n    collective broadcast(0)\n    chunks 2\n"
+                                "    send data[0:2] from 0 to 1\n"), "s", ranks=2)
+    carried = verify(whole.with_columns(transport=Transport("LL", 8)))
+    assert found | {*ring.verify(require_agreement=True).facts, *carried.facts} == listed
