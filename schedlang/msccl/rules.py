@@ -56,18 +56,21 @@ def sizes(plan: Plan) -> Array:
 
     Scratch has what is declared. Input and output have what the collective gives them, or less where less is declared;
     0 means that nothing is declared. Of a collective that does not say how long its buffers are they have what is
-    declared.
+    declared, on this rank or else on some other.
     """
     chunks, ranks = plan.chunks, plan.ranks
     part = -(-chunks // ranks)
     known = {"allgather": (part, chunks), "reduce_scatter": (chunks, part), "reducescatter": (chunks, part),
              **dict.fromkeys(("allreduce", "alltoall", "reduce", "broadcast"), (chunks, chunks))}.get(plan.coll)
-    usual = chunks * ranks if plan.coll in ("gather", "scatter") else chunks
     found = np.empty((ranks, len(Space)), np.int64)
     found[:, Space.SCRATCH] = plan.s_chunks
     for space, declared in ((Space.INPUT, plan.i_chunks), (Space.OUTPUT, plan.o_chunks)):
-        most = known[space] if known else usual
-        found[:, space] = np.where(declared > 0, np.minimum(declared, most) if known else declared, most)
+        if known:
+            most = known[space]
+            found[:, space] = np.where(declared > 0, np.minimum(declared, most), most)
+        else:       # of gather and scatter it is not certain which buffer nchunksperloop counts
+            most = chunks * ranks if plan.coll in ("gather", "scatter") else int(declared.max()) or chunks
+            found[:, space] = np.where(declared > 0, declared, most)
     return found
 
 

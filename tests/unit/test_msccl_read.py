@@ -430,6 +430,15 @@ def test_sizes_of_buffers(coll, chunks, input, output, declared):
         assert only(one(space, size))[0] == "SL221"
 
 
+def test_what_others_declare_bounds_a_collective_that_is_not_known():
+    def one(offset: int) -> str:
+        return algo([gpu(0, [block(0, [step("cpy", ("i", offset), ("o", 0))])], i=0), gpu(1, i=6)], chunks=4,
+                    coll="custom")
+
+    loads(one(5), "a.xml")
+    assert only(one(6))[3] == "chunk 6 of the input of rank 0, which has 6 chunks"
+
+
 def test_what_is_declared_bounds():
     def one(space: str, offset: int) -> str:
         return algo([gpu(0, [block(0, [step("cpy", (space, offset), (space, 0))])], i=2, o=3, s=5), gpu(1, s=9)],
@@ -552,8 +561,8 @@ def test_deep_nesting():
 
 
 def test_many_attributes():
-    many = " ".join(f'a{i}=""' for i in range(300_000))
-    assert quickly(f"<algo {many}/>")[0][3] == "<algo> has 300,000 attributes"
+    many = " ".join(f'a{i}=""' for i in range(50_000))
+    assert quickly(f"<algo {many}/>")[0][3] == "<algo> has 50,000 attributes"
 
 
 def test_a_huge_value():
@@ -702,7 +711,7 @@ def test_speed():
 
 
 @given(st.one_of(st.binary(max_size=400), st.text(max_size=200).map(lambda t: t.encode("utf-8", "replace"))))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_bytes(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any.xml"
     for written in (data, b"\x1f\x8b\x08" + data, gzip.compress(data), b"<algo>" + data):
