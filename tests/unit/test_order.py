@@ -115,7 +115,7 @@ def test_wrong_peer_is_named(receiver, source, sends, receives):
     sent, received = match(t).diagnostics
     for finding, says in ((sent, sends), (received, receives)):
         assert finding.help == f"where the two belong together, let both name the same two ranks: {says}"
-        assert finding.notes
+        assert finding.notes[0].message.startswith("without partner, too: rank ")
 
 
 @pytest.mark.parametrize(("sent", "taken", "words"), [(2, 1, "1 too many"), (1, 3, "2 too few")])
