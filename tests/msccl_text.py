@@ -116,12 +116,20 @@ def text(plan: Plan) -> str:
 
 
 def _attributes(plan: Plan) -> dict[str, Value]:
-    flags: Mapping[str, Value] = {
-        "name": plan.name, "proto": plan.proto, "nchannels": plan.channels, "nchunksperloop": plan.chunks,
-        "ngpus": plan.ranks, "coll": plan.coll, "inplace": int(plan.inplace),
-        "outofplace": None if plan.outofplace is None else int(plan.outofplace), "minBytes": plan.min_bytes,
-        "maxBytes": plan.max_bytes, "redop": plan.redop}
-    return {**{key: value for key, value in plan.attributes.items() if key not in flags}, **flags}
+    return {**_others(plan), **_fields(plan)}
+
+
+def _fields(plan: Plan) -> Mapping[str, Value]:
+    return {"name": plan.name, "proto": plan.proto, "nchannels": plan.channels, "nchunksperloop": plan.chunks,
+            "ngpus": plan.ranks, "coll": plan.coll, "inplace": int(plan.inplace),
+            "outofplace": None if plan.outofplace is None else int(plan.outofplace), "minBytes": plan.min_bytes,
+            "maxBytes": plan.max_bytes, "redop": plan.redop}
+
+
+def _others(plan: Plan) -> Mapping[str, Value]:
+    """The attributes that are no field of the plan."""
+    fields = _fields(plan)
+    return {key: value for key, value in plan.attributes.items() if key not in fields}
 
 
 def _rows(plan: Plan, *columns: str) -> Iterable[tuple[int, ...]]:
@@ -129,6 +137,7 @@ def _rows(plan: Plan, *columns: str) -> Iterable[tuple[int, ...]]:
 
 
 def same(a: Plan, b: Plan) -> bool:
-    """Whether two plans say the same, wherever it is written."""
-    names = [f.name for f in fields(Plan) if f.name not in ("source", "remarks") and not f.name.endswith("at")]
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)
+    """Whether two plans say the same, wherever and however it is written."""
+    left_out = ("source", "attributes", "remarks")
+    names = [f.name for f in fields(Plan) if f.name not in left_out and not f.name.endswith("at")]
+    return _others(a) == _others(b) and all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)
