@@ -15,10 +15,14 @@ from schedlang.source import Location, Span
 
 def told(plan: Plan, diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """The findings of a plan's tables as its authors need them; what is told so already stays as it is, and so do
-    codes, places, counts and witnesses. SL603 is left out: a step that reads and writes one place goes element by
-    element, and stages nothing."""
+    codes, places, counts and witnesses. Left out are
+
+    * SL602: runtimes take no call that chunks do not divide, so all have one length;
+    * SL603: a step that reads and writes one place goes element by element, and stages nothing;
+    * SL607 of what `rcs` stores: no step receives and sends without.
+    """
     tell = _Teller(plan)
-    return [tell.finding(d) for d in diagnostics if d.code != "SL603"]
+    return [told for d in diagnostics if d.code not in ("SL602", "SL603") and (told := tell.finding(d)) is not None]
 
 
 _HELP = {
@@ -29,6 +33,7 @@ _HELP = {
              "hasdep=\"1\" on that step lets it be known; or use another place",
     "SL402": "let no step write what another part of it writes",
     "SL403": "write it in an earlier step, wait for the block that does (depid, deps), or read another place",
+    "SL501": "carry it there before the end; where other contributions are to stay, add it: rrc, rrcs or re",
     "SL502": "add each contribution once: leave this step out, or pass finished values on with s, r, rcs or cpy",
 }
 """How to mend what the language mends with words of its own."""
@@ -42,7 +47,7 @@ class _Teller:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
-    def finding(self, d: Diagnostic) -> Diagnostic:
+    def finding(self, d: Diagnostic) -> Diagnostic | None:
         message = _BLOCK.sub(r" in block \1", d.message).replace("lane (stream of a rank)", "block").replace(
             "lanes (streams of a rank)", "blocks")
         d = replace(d, message=message)
@@ -52,6 +57,17 @@ class _Teller:
             return replace(d, help=_untied(d))
         if d.code == "SL306":
             return self._never_told(d)
+        if d.code == "SL504":
+            fused = (d.help or "").startswith("leave out `only`")
+            return replace(d, help="let this step store what it passes on: rrcs in place of rrs" if fused else
+                           "receive, copy or add it there: look for a step that is missing, or has another dstoff")
+        if d.code == "SL604":
+            message = message.replace("the schedule writes its input, so back ends work on a copy of it",
+                                      "used out of place the file writes its input, so that whoever calls finds the "
+                                      "send buffer changed")
+            return replace(d, message=message, help="write to the output or to scratch")
+        if d.code in ("SL607", "SL608"):
+            return self._useless(d)
         return replace(d, help=_HELP[d.code]) if d.code in _HELP else d
 
     def step_at(self, at: Location | None) -> int | None:
@@ -60,6 +76,19 @@ class _Teller:
             return None
         step = int(np.searchsorted(self.plan.step_at, at.start))
         return step if step < len(self.plan.step_at) and int(self.plan.step_at[step]) == at.start else None
+
+    def _useless(self, d: Diagnostic) -> Diagnostic | None:
+        """A step that could go, or could store nothing."""
+        step = self.step_at(d.location)
+        kind = None if step is None else Kind(int(self.plan.kind[step]))
+        help = "leave the step out"
+        if (d.help or "").startswith("store nothing"):
+            if kind is Kind.RCS:
+                return None
+            help = "rrs in place of rrcs does the same, and stores nothing"
+        notes = [replace(n, message=n.message.replace("operations that this statement makes", "parts of this step"))
+                 for n in d.notes]
+        return replace(d, notes=tuple(notes), help=help)
 
     def _alone(self, d: Diagnostic) -> Diagnostic:
         """Which channel, and who is at the two ends of the connection."""

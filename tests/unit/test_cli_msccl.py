@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -17,6 +18,7 @@ from schedlang.diagnostics import SchedError, error
 from schedlang.loading import load_table, parameters_of
 from schedlang.ready import is_msccl, is_ready, looks_ready
 from schedlang.survey import survey_tables
+from schedlang.verify import verify
 from tests.msccl_text import algo, block, gpu, nop, step
 from tests.sarif_schema import SCHEMA
 
@@ -232,6 +234,61 @@ def test_what_is_useless_in_one_use_only_is_left_out(write, call):
     assert status == 0 and [case["diagnostics"] for case in json.loads(out)["schedules"][0]["cases"]] == [[], []]
     status, out, _ = call("verify", "ring.xml", "-p", "inplace=true", "--format", "concise")
     assert status == 0 and out.count("warning[SL608] there-already") == 3
+
+
+def line(kind):
+    """An all-reduce on three ranks: 0 and 1 add on the way to 2, by a step of that kind on rank 1; then 2 sends the
+    sum to both, which on rank 1 overwrites what that step has stored."""
+    return algo([
+        gpu(0, [block(0, send=1, recv=2, steps=[step("s", ("i", 0)), step("r", dst=("o", 0))])]),
+        gpu(1, [block(0, send=2, recv=0, steps=[step(kind, ("i", 0), ("o", 0), hasdep=1)]),
+                block(1, recv=2, chan=1, steps=[step("r", dst=("o", 0), dep=(0, 0))])]),
+        gpu(2, [block(0, recv=1, steps=[step("rrc", ("i", 0), ("o", 0), hasdep=1)]),
+                block(1, send=0, steps=[step("s", ("o", 0), dep=(0, 0))]),
+                block(2, send=1, chan=1, steps=[step("s", ("o", 0), dep=(0, 0))])])], name="line")
+
+
+def test_what_is_useless_is_told_in_the_words_of_the_format(write, call):
+    status, out, _ = call("verify", write("line.xml", line("rrcs")))
+    assert status == 0 and "warning[SL607] never-read" in out
+    assert "help: rrs in place of rrcs does the same, and stores nothing" in out
+    status, out, _ = call("verify", write("line.xml", line("rrs")))
+    assert status == 0 and "SL607" not in out
+    text = swap()
+    lines, (place,) = text.splitlines(), lines_of(text, 'type="r"', 'srcoff="0"')
+    lines.insert(place, lines[place - 1].replace('s="1" type="r"', 's="2" type="cpy"').replace('"i"', '"o"'))
+    status, out, _ = call("verify", write("twice.xml", "\n".join(lines)))
+    assert status == 0 and f"twice.xml:{place + 1}:7: warning[SL608]" in out and "help: leave the step out" in out
+
+
+def test_what_rcs_stores_is_never_useless(write):
+    """It cannot pass anything on without."""
+    write("gather.xml", algo([
+        gpu(0, [block(0, send=1, steps=[step("s", ("i", 0))])]),
+        gpu(1, [block(0, send=2, recv=0, steps=[step("rcs", dst=("s", 0))]),
+                block(1, send=2, chan=1, steps=[step("s", ("i", 0))])], s=1),
+        gpu(2, [block(0, recv=1, steps=[step("r", dst=("o", 0))]),
+                block(1, recv=1, chan=1, steps=[step("r", dst=("o", 1))]),
+                block(2, steps=[step("cpy", ("i", 0), ("o", 2))])])],
+        coll="gather", chunks=3, inplace=0, outofplace=1))
+    table, _ = load_table("gather.xml", params={"root": 2})
+    as_it_is = verify(replace(table, told=None))
+    assert as_it_is.ok and [d.code for d in as_it_is.diagnostics] == ["SL607"]
+    assert verify(table).ok and verify(table).diagnostics == ()
+
+
+def test_what_is_missing_is_told_in_the_words_of_the_format(write, call):
+    write(NAME, swap(last=1))
+    out = call("verify", NAME)[1]
+    assert "help: carry it there before the end; where other contributions are to stay, add it: rrc, rrcs or re" in out
+    assert "help: receive, copy or add it there: look for a step that is missing, or has another dstoff" in out
+    text = line("rrs").replace('type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="0"',
+                               'type="r" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="1" depid="0"')
+    assert text != line("rrs")
+    write("line.xml", text.replace('s_chunks="0"', 's_chunks="1"').replace('inplace="1" outofplace="0"',
+                                                                         'inplace="0" outofplace="1"'))
+    status, out, _ = call("verify", "line.xml")
+    assert status == 1 and "help: let this step store what it passes on: rrcs in place of rrs" in out
 
 
 def test_a_root_is_assumed_or_given(write, call):
