@@ -470,6 +470,21 @@ def test_a_read_of_what_nothing_wrote():
     assert "depid" in found.help
 
 
+def test_chunks_have_one_length_and_the_input_is_the_callers():
+    """A value goes through the place of another chunk on its way; and a sum is made in the input."""
+    steps = [("s", ("i", 0), ("o", 0)), ("r", ("i", 0), ("o", 1)), ("cpy", ("o", 1), ("o", 0)),
+             ("re", ("i", 0), ("o", 0)), ("s", ("i", 1), ("o", 0)), ("rrc", ("i", 1), ("i", 1)),
+             ("cpy", ("i", 1), ("o", 1))]
+    text = algo([gpu(r, [block(0, [step(*s) for s in steps], send=1 - r, recv=1 - r)]) for r in (0, 1)], chunks=2,
+                inplace=0, outofplace=1)
+    plain = [d.code for d in verify(replace(made(text, False), told=None)).diagnostics]
+    assert plain.count("SL602") == 2 and plain.count("SL604") == 1
+    verdict = judged(text, False)
+    assert verdict.ok and [d.code for d in verdict.diagnostics] == ["SL604"]
+    assert "send buffer" in verdict.diagnostics[0].message and verdict.diagnostics[0].count == 2
+    assert compare(made(text, False)) == Comparison("clean")
+
+
 # Depth
 
 
