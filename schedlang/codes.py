@@ -372,7 +372,8 @@ _ORDER = (
                 step: send data[0] to (r + 1) % ranks
                 step: recv data[1] from (r - 1) % ranks
 
-        The notes list the circle, operation by operation.
+        The notes list the circle, operation by operation. An MSCCL file is judged with the messages that its protocol
+        has in flight on a connection: 8 with LL and LL128, 2 with Simple.
         """,
         """
         Post the two in one `step:`, let even ranks send first and odd ranks receive first, or put them on two
@@ -386,10 +387,13 @@ _ORDER = (
 
             record staged[i] on r
             wait staged[i + 1] on r           # the last one does not exist
+
+        In an MSCCL file a step waits, by depid and deps, for a block that tells nobody: neither that step nor a later
+        one of the block has hasdep="1".
         """,
         """
         Record the event on that rank, or restrict the wait: `wait staged[i + 1] on r if i + 1 < k`. Between
-        ranks only messages make order.
+        ranks only messages make order. In an MSCCL file set hasdep="1" on the step that is waited for.
         """),
     _code(
         "SL307", "recorded-twice", FAULTY, "An event is recorded a second time.",
