@@ -26,8 +26,8 @@ def parse(source: Source) -> tuple[File | None, list[Diagnostic]]:
                                  ".sched file can be imported or formatted")]
     if found := re.match(r"\s*(<)[?!A-Za-z]", source.text):
         return None, [error("SL101", "this is XML, not the text of a schedule", Span(source, *found.span(1)),
-                            help="MSCCL files, whose names end in .xml or .xml.gz, are for verify, run, show, diff and "
-                                 "compile, which makes a schedule of one with --target sched; only a .sched file can be "
+                            help="let the name of an MSCCL file end in .xml: then verify, run, show, diff and compile "
+                                 "take it, and --target sched makes a schedule of it; only a .sched file can be "
                                  "imported or formatted")]
     tokens = lex(source)
     file, diagnostics = _parse(tokens, "file")
