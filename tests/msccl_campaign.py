@@ -1,0 +1,257 @@
+"""Damaged MSCCL files, each judged by reader, table and ``verify``, by the machine of ``tests/msccl_machine.py`` and by
+the interpreter: ``python -m tests.msccl_campaign --count 2000``.
+
+Bases are the small files of ``tests/msccl_bases.py``, sequences of moves drawn at random, and the smaller real files
+where they are there; a mutant has one mutation, now and then two. Prints how many there were, by mutation, by verdict
+and by base, and every disagreement, made small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schedlang.diagnostics import SchedError, Severity
+from schedlang.ir.table import OpTable
+from schedlang.msccl.table import placements, table
+from schedlang.msccl.xml import loads
+from schedlang.verify import verify
+from tests import msccl_machine
+from tests.comparison import MODELS, Comparison, compare
+from tests.msccl_bases import BASES, moves
+from tests.msccl_mutants import MUTATIONS, Draft, mutate
+
+REAL = Path(__file__).parent.parent.parent / "shared" / "cases" / "msccl"
+SMALLER = ("a2a2ll", "ag-1m", "ag_hier_4_LL", "ag_hier_4_Simple", "ar_tree_12_LL", "ar_hier_12_Simple",
+           "alltoall-8n-0-9kb", "r48ll")
+LARGER = ("ap2ll", "ag-32m-1g", "alltoall-8n-7mb-43mb", "ap-1pass", "allreduce-allpairs-8n-ll-32tb",
+          "all-reduce-ring-ll")
+
+ILLEGAL = {"SL108", "SL221"}
+MATCHING, VALUES = {"SL301", "SL302"}, {"SL501", "SL502", "SL503", "SL504"}
+INTERPRETED = 1500
+"""Rows of the largest table that the interpreter runs: it takes its time."""
+
+
+def real_files(names: Sequence[str] = SMALLER) -> dict[str, str]:
+    """Real files by name, as text; those that are there."""
+    return {name: gzip.decompress(path.read_bytes()).decode()
+            for name in names if (path := REAL / f"{name}.xml.gz").is_file()}
+
+
+# One file -----------------------------------------------------------------------------------------------------------
+
+
+def judge(text: str, seed: int = 0, models: Sequence[str] = MODELS) -> Comparison:
+    """What all say of a file, in both placements. ``seed`` draws interleavings, and one of ``models`` of buffering, by
+    which the interpreter judges the tables; without models it judges none."""
+    try:
+        file = msccl_machine.read(text)
+    except msccl_machine.Illegal as e:
+        refused = _refused(lambda: [table(plan, way) for plan in [loads(text, "mutant.xml")]
+                                    for way in placements(plan)])
+        wrong = None if refused <= ILLEGAL and refused else f"illegal, as {e}; schedlang: {sorted(refused) or 'legal'}"
+        return Comparison("illegal", wrong)
+    words = []
+    for inplace in file.placements:
+        found = _judge_placement(text, file, inplace, seed, models)
+        words.append(found.verdict)
+        if found.disagreement is not None:
+            return Comparison(found.verdict, f"{'in' if inplace else 'out of'} place: {found.disagreement}")
+    return Comparison(next((w for w in words if w != "clean"), "clean"))
+
+
+def _refused(read: Callable[[], object]) -> set[str]:
+    """The codes by which a file is refused."""
+    try:
+        read()
+    except SchedError as e:
+        assert all(d.location is not None and d.message for d in e.diagnostics)
+        return {d.code for d in e.diagnostics}
+    return set()
+
+
+def _judge_placement(text: str, file: msccl_machine.File, inplace: bool, seed: int,
+                     models: Sequence[str]) -> Comparison:
+    found = msccl_machine.judge(file, inplace, seed)
+    try:
+        plan = loads(text, "mutant.xml")
+        made = table(plan, inplace)
+    except SchedError as e:
+        codes = {d.code for d in e.diagnostics}
+        if found.overlaps and codes == {"SL401"}:
+            return Comparison(found.word)
+        return Comparison(found.word, f"{found.word}, but refused: {e.diagnostics[0].code} {e.diagnostics[0].message}")
+    if placements(plan) != file.placements:
+        return Comparison(found.word, f"for use in {file.placements}, not {placements(plan)}")
+    verdict = verify(made)
+    codes = {d.code for d in verdict.diagnostics if d.severity == Severity.ERROR}
+    wrong = _differs(found, codes, verdict.facts)
+    if wrong is None and models and len(made) <= INTERPRETED:
+        wrong = _interpreted(made, random.Random(seed).choice(models), seed)
+    return Comparison(found.word, None if wrong is None else f"{wrong}; verify says {sorted(codes) or 'clean'}")
+
+
+def _interpreted(made: OpTable, model: str, seed: int) -> str | None:
+    wrong = compare(made, model, seed).disagreement
+    return None if wrong is None else f"the interpreter: {wrong}"
+
+
+def _differs(found: msccl_machine.Outcome, codes: set[str], facts: Mapping[str, object]) -> str | None:
+    """Where the machine and ``verify`` differ, in a sentence. Each property counts where those before it hold."""
+    if found.overlaps:
+        return "a step overlaps itself"
+    for name, holds, mine, besides in (
+            ("never", found.never, {"SL306"}, set[str]()),
+            ("unmatched", found.unmatched, MATCHING, {"SL303", "SL305"}),
+            ("mismatched", found.mismatched, {"SL303"}, {"SL305"})):
+        if holds != bool(codes & mine) or (holds and codes - mine - besides):
+            return f"{name} is {holds}"
+        if holds:
+            return None
+    if found.hangs != ("SL305" in codes):
+        return f"hangs is {found.hangs}"
+    if not all(found.least):
+        return None
+    for name, least in (("least_depth", found.least[1]), ("least_depth_whole", found.least[0])):
+        known = facts.get(name, facts.get("least_depth"))
+        if not isinstance(known, int) or max(known, 1) != least:
+            return f"{name} is {least}, and {known} to verify"
+    if found.races != ("SL401" in codes):
+        return f"races is {found.races}"
+    if found.races:
+        return None
+    if found.uninitialised != ("SL403" in codes):
+        return f"uninitialised is {found.uninitialised}"
+    if found.uninitialised:
+        return None
+    if found.wrong != bool(codes & VALUES):
+        return f"wrong is {found.wrong}"
+    if codes - VALUES - {"SL305"}:
+        return "there is something else"
+    if not found.wrong and found.agreement != facts.get("agreement"):
+        return f"agreement is {found.agreement}, and {facts.get('agreement')} to verify"
+    return None
+
+
+# Many ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Figures:
+    """What a campaign came to. ``kinds``: mutants by mutation. ``bases``: by the file they are made of. ``verdicts``:
+    by what is wrong with them. ``void``: mutations that found nothing to change. ``disagreements``: (base, mutations,
+    sentence, smallest file that shows it)."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    bases: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    void: int = 0
+    disagreements: list[tuple[str, str, str, str]] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{self.verdicts.total()} mutants, {len(self.disagreements)} disagreements"
+        yield "by mutation: " + ", ".join(f"{k} {n}" for k, n in self.kinds.most_common())
+        yield "by verdict: " + ", ".join(f"{k} {n}" for k, n in self.verdicts.most_common())
+        yield "by base: " + ", ".join(f"{k} {n}" for k, n in self.bases.most_common())
+        for base, kinds, sentence, text in self.disagreements:
+            yield f"\n{base}, {kinds}: {sentence}\n{text}"
+
+
+def campaign(count: int, seed: int, real: Mapping[str, str]) -> Figures:
+    """Judge ``count`` mutants: of the own files, of random ones, and of ``real`` ones, a third each."""
+    figures, rng, kinds = Figures(), random.Random(seed), list(MUTATIONS)
+    own = [(name, make()) for name, make in BASES.items()]
+    turn = 0
+    while figures.verdicts.total() < count:
+        turn += 1
+        # Files and kinds in turn, so that each has its share; a second kind is drawn.
+        if turn % 3 == 0 and real:
+            name, text = list(real.items())[turn // 3 % len(real)]
+        elif turn % 3 == 1:
+            name, text = "moves drawn at random", moves(rng)
+        else:
+            name, text = own[turn // 3 % len(own)]
+        if turn % len(kinds) == 0:
+            rng.shuffle(kinds)
+        chosen = [kinds[turn % len(kinds)], *rng.choices(kinds, k=rng.choice([0, 0, 0, 0, 1]))]
+        mutant: str | None = text
+        for kind in chosen:
+            mutant = None if mutant is None else mutate(mutant, kind, rng)
+        if mutant is None:
+            figures.void += 1
+            continue
+        at = rng.randrange(1 << 30)
+        judged = judge(mutant, at)
+        figures.kinds.update(chosen)
+        figures.bases[name] += 1
+        figures.verdicts[judged.verdict] += 1
+        if judged.disagreement is not None:
+            small = shrink(mutant, lambda t, s=at: judge(t, s).disagreement is not None)  # type: ignore[misc]
+            sentence = judge(small, at).disagreement or judged.disagreement
+            figures.disagreements.append((name, "+".join(chosen), sentence, small))
+    return figures
+
+
+def shrink(text: str, fails: Callable[[str], bool], tries: int = 400) -> str:
+    """A small file for which ``fails`` holds as well: blocks, messages and steps are left out one after another, as
+    long as it does. ``tries``: how many files are tried."""
+    for parts in (_of_blocks, _of_messages, _of_steps, _of_messages, _of_steps):
+        at = 0
+        while at < parts(draft := Draft(text, random.Random(0)), None) and tries:
+            tries -= 1
+            parts(draft, at)
+            candidate = draft.finish()
+            if fails(candidate):
+                text = candidate
+            else:
+                at += 1
+    return text
+
+
+def _of_blocks(draft: Draft, at: int | None) -> int:
+    found = [tb for tb in draft.blocks() if len(tb)]
+    if at is not None:
+        found[at][:] = []
+    return len(found)
+
+
+def _of_messages(draft: Draft, at: int | None) -> int:
+    found = draft.messages()
+    for tb, step in found[at] if at is not None else ():
+        if step in list(tb):
+            tb.remove(step)
+    return len(found)
+
+
+def _of_steps(draft: Draft, at: int | None) -> int:
+    found = draft.steps()
+    if at is not None:
+        tb, step = found[at]
+        tb.remove(step)
+    return len(found)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. 1 where there was a disagreement."""
+    parser = argparse.ArgumentParser(prog="tests.msccl_campaign")
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(arguments)
+    began = time.process_time()
+    figures = campaign(given.count, given.seed, real_files())
+    print("\n".join(figures.lines()))
+    print(f"{time.process_time() - began:.0f} s CPU")
+    return 1 if figures.disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
