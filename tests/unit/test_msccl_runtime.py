@@ -266,6 +266,11 @@ def test_attributes_that_must_be_there(missing):
     assert wrong(text, MICROSOFT) == []
 
 
+def test_microsoft_demands_a_name():
+    assert wrong(swap(name=None), RCCL) == wrong(swap(name=None), AZURE) == []
+    assert "demands name of" in placed(swap(name=None), MICROSOFT, "SL707", "<algo .*>").message
+
+
 def test_all_that_is_missing_is_said_at_once():
     assert "demands outofplace, minBytes and maxBytes of" in only(
         faults(one(swap(outofplace=None, minBytes=None, maxBytes=None)), RCCL)).message
