@@ -154,7 +154,7 @@ def _trim(waits: dict[int, list[tuple[int, int]]]) -> None:
                 gone.add(node)
                 loose.append(node)
     for node in list(waits):
-        kept = [] if node in gone else [(cause, e) for cause, e in waits[node] if cause not in gone]
+        kept = [(cause, e) for cause, e in waits[node] if cause not in gone]
         if kept:
             waits[node] = kept
         else:
@@ -186,7 +186,7 @@ def _circle_through(waits: dict[int, list[tuple[int, int]]], start: int, bound: 
         node = queue.popleft()
         if bound and depth[node] + 1 >= bound:
             break
-        for cause, edge in waits.get(node, ()):
+        for cause, edge in waits[node]:
             looked += 1
             if cause == start:
                 path = [edge]

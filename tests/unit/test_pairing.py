@@ -65,8 +65,8 @@ def test_verdicts_do_not_change(tables, depth, monkeypatch):
 
 
 def test_play_gets_as_far_as_every_interleaving():
-    """Random tables whose streams may share connections: all that an execution posts and completes, by brute force, is what
-    is played, and in an order that it could have."""
+    """Random tables whose streams may share connections: all that an execution posts and completes, by brute force, is
+    what is played, and in an order that it could have."""
     random, stuck, fused = Random(4), 0, 0
     for k in range(120):
         depth = DEPTHS[k % 4]

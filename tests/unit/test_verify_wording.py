@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from schedlang.diagnostics import SchedError
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective, Site
 from schedlang.source import Place
@@ -102,6 +103,26 @@ def test_barriers_of_more_lanes_than_a_word_has_bits(ranks, known, lanes, words,
 def test_of_many_idle_ranks_the_witness_lists_some():
     found = the(verify(case("short_barrier", 2).with_columns(ranks=80)), "SL308")
     assert found.count == 80 and found.witness["ranks"] == [*range(64)]
+
+
+# Models of sends
+
+
+@pytest.mark.parametrize(("text", "model"), [
+    ("default", Sends()), ("rendezvous", Sends(0, 0)), ("unlimited", Sends(None, None)), ("buffered=1", Sends(1, 1)),
+    ("buffered=999999999", Sends(999_999_999, 999_999_999))])
+def test_models_of_sends_read_as_they_are_written(text, model):
+    assert Sends.parse(text) == model and str(model) == text
+
+
+@pytest.mark.parametrize("text", ["", "buffered", "buffered=0", "buffered=-1", "buffered=1000000000", "Rendezvous"])
+def test_what_is_no_model_of_sends(text):
+    with pytest.raises(SchedError) as error:
+        Sends.parse(text)
+    (said,) = error.value.diagnostics
+    assert (said.code, said.message) == ("SL806", f"{text!r} is no model of sends")
+    assert said.help == ("write rendezvous, buffered=N with N at least 1, or unlimited; without the option deadlock is "
+                         "judged without buffering and all else with unlimited buffering")
 
 
 # Races

@@ -135,13 +135,13 @@ class _Play:
                     waiting.append(row)
             pending = waiting
             for lane, end in self.end.items():
-                while self.at[lane] < end and self.done.issuperset(self.steps.get(self.at[lane], ())):
+                while self.at[lane] < end and self.done.issuperset(self.steps[self.at[lane]]):
                     self.at[lane] += 1
                     pending += self._post(self.at[lane]) if self.at[lane] < end else []
                     moved = True
 
     def _post(self, node: int) -> list[int]:
-        rows = self.steps.get(node, [])
+        rows = self.steps[node]
         for row in rows:
             if row in self.key:
                 sending = self.op[row] == Op.SEND

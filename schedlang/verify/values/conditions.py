@@ -146,12 +146,12 @@ def _blocked(table: OpTable, places: Locations, before: Extent, after: Extent) -
 
     lengths, unordered = None, False
     if collective.counts is not None:
-        lengths, unordered = _counted(table, places, before.buffer, after.buffer)
+        lengths, unordered = _counted(table, places, before.buffer, after.buffer, collective.counts)
     elif m > 1:
         lengths = _lengths(places, {b: np.arange(table.buffers[b].chunks) % m for b in {before.buffer, after.buffer}})
     empty = np.zeros(0, np.int64)
     if collective.counts is not None and collective.counts_read and lengths is not None:
-        none = int(np.max(collective.counts, initial=0))
+        none = int(collective.counts.max())
         # Scratch holds the longest part: it is empty where all parts are.
         empty = np.flatnonzero(lengths == none) if none else np.arange(places.total)
         some = lengths[results] != none
@@ -170,23 +170,22 @@ def _lengths(places: Locations, per_chunk: dict[int, Array]) -> Array:
     return lengths
 
 
-def _counted(table: OpTable, places: Locations, before: int, after: int) -> tuple[Array, bool]:
+def _counted(table: OpTable, places: Locations, before: int, after: int, counts: Array) -> tuple[Array, bool]:
     """The lengths of a v-collective. Where the source reads ``counts`` they are known: by how much a part is shorter
     than the longest. Else each part has a length of its own, and no order among them."""
     n, collective = table.ranks, table.collective
     own = np.arange(n * n, dtype=np.int64).reshape(n, n)
     parts = np.arange(n, dtype=np.int64)
     lengths = np.full(places.total, NONE, np.int64)
-    known = collective.counts_read and collective.counts is not None
     for buffer in {before, after}:
         if collective.name == "alltoallv":
             classes = own if buffer == before else own.T
         else:
             classes = np.tile(parts, (n, 1)) if table.buffers[buffer].chunks == n else parts[:, None]
-        if known and collective.counts is not None:
-            classes = (int(np.max(collective.counts, initial=0)) - collective.counts.ravel())[classes]
+        if collective.counts_read:
+            classes = (int(counts.max()) - counts.ravel())[classes]
         places.of_buffer(lengths, buffer)[:] = classes
-    return lengths, not known
+    return lengths, not collective.counts_read
 
 
 def _custom(table: OpTable, places: Locations) -> Conditions:
