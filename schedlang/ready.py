@@ -145,10 +145,9 @@ def _msccl(file: str) -> Ready:
     if root is not None:
         choices["root"] = (root,)
     return Ready(file, "an MSCCL file", plan.name, plan.ranks, choices,
-                 lambda case: table(plan, case["inplace"], root=case.get("root")),
-                 "another file", "-p takes inplace, true or false as its <algo> says, and root where the collective has "
-                 "one", frozenset({"root"}),
-                 lambda given: notes(plan, given.get("root")))
+                 lambda case: table(plan, case["inplace"], root=case.get("root")), "another file",
+                 "-p takes inplace, true or false as its <algo> says, and root where the collective has one",
+                 frozenset({"root"}), lambda given: notes(plan, given.get("root")))
 
 
 # ---- folders ---------------------------------------------------------------------------------------------------------
