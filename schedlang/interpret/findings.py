@@ -130,29 +130,39 @@ def ambiguous(program: Program) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _accesses(operations: Iterable[Operation]) -> Iterator[tuple[Location, Step, int, bool]]:
+def _accesses(operations: Iterable[Operation]) -> Iterator[tuple[Location, Operation, bool]]:
     for operation in operations:
         for location in operation.writes:
-            yield location, operation.step, operation.row, True
+            yield location, operation, True
         for location in operation.reads:
-            yield location, operation.step, operation.row, False
+            yield location, operation, False
 
 
-def races(program: Program, empty: Set[Location]) -> tuple[Race, ...]:
-    """Accesses of two lanes to one location, one of them a write, of which neither's step ends before the other's
-    begins."""
-    by_location: dict[Location, list[tuple[Step, int, bool]]] = defaultdict(list)
-    for location, step, row, writes in _accesses(program.operations()):
-        if step.posted is not None and location not in empty:
-            by_location[location].append((step, row, writes))
+def _over_before(a: Operation, writes: bool, b: Step, copies: bool) -> bool:
+    """Whether an access is over before step b is posted: the step it stands in is; or, where messages are copied, it
+    reads what the only operation of its step sends, and that has been received."""
+    if _ends_before(a.step, b):
+        return True
+    if writes or not copies or len(a.step.operations) > 1 or a.outgoing is None or a.outgoing.receive is None:
+        return False
+    return _ends_before(a.outgoing.receive.step, b)
+
+
+def races(program: Program, empty: Set[Location], copies: bool) -> tuple[Race, ...]:
+    """Accesses of two lanes to one location, one of them a write, of which neither is over before the step of the other
+    begins. ``copies``: messages are copied on their way, so what is received has been read."""
+    by_location: dict[Location, list[tuple[Operation, bool]]] = defaultdict(list)
+    for location, operation, writes in _accesses(program.operations()):
+        if operation.step.posted is not None and location not in empty:
+            by_location[location].append((operation, writes))
     found: dict[tuple[int, int], Race] = {}
     for location, accesses in by_location.items():
-        for i, (a, first, first_writes) in enumerate(accesses):
-            for b, second, second_writes in accesses[:i]:
-                if a.lane is b.lane or not (first_writes or second_writes):
+        for i, (a, a_writes) in enumerate(accesses):
+            for b, b_writes in accesses[:i]:
+                if a.step.lane is b.step.lane or not (a_writes or b_writes):
                     continue
-                if not _ends_before(a, b) and not _ends_before(b, a):
-                    pair = (min(first, second), max(first, second))
+                if not (_over_before(a, a_writes, b.step, copies) or _over_before(b, b_writes, a.step, copies)):
+                    pair = (min(a.row, b.row), max(a.row, b.row))
                     found.setdefault(pair, Race(*pair, location))
     return tuple(found[pair] for pair in sorted(found))
 

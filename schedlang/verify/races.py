@@ -18,7 +18,7 @@ from schedlang.ir.words import chunks_text
 from schedlang.ops import Op
 from schedlang.verify import collapse, words
 from schedlang.verify.sends import depth_words
-from schedlang.verify.timing.lanes import Lanes
+from schedlang.verify.timing.lanes import Lanes, fused_sends
 from schedlang.verify.timing.order import Order
 from schedlang.verify.timing.reach import Reach
 
@@ -60,11 +60,30 @@ def check(table: OpTable, order: Order, reach: Reach | None = None) -> list[Diag
         return []
     pairs = _with_elements(table, pairs)
     node, reach = order.matching.lanes.node, reach or Reach(table, order)
-    unordered, judged = reach.some_unordered(node[pairs.first] + 1, node[pairs.second], ENOUGH)
-    if not len(unordered):
-        return []
+    enough = ENOUGH if table.transport is None else len(pairs.first) + 1
+    unordered, judged = reach.some_unordered(node[pairs.first] + 1, node[pairs.second], enough)
     racing = Pairs(pairs.first[unordered], pairs.second[unordered], pairs.location[unordered])
-    return _findings(table, order, reach, racing, judged)
+    if table.transport is not None:
+        racing = _not_arrived(table, order, reach, racing)
+    return _findings(table, order, reach, racing, judged) if len(racing.first) else []
+
+
+def _not_arrived(table: OpTable, order: Order, reach: Reach, races: Pairs) -> Pairs:
+    """Without the pairs of which the first reads what its step sends, where that has arrived before the second begins:
+    a transport copies messages, so what has arrived has been read. Of a step with further operations this says nothing.
+    """
+    lanes, partner = order.matching.lanes, order.matching.partner
+    taker = np.where(table.op == Op.SEND, partner, NONE)    # who receives what a row sends, or what is passed on of it
+    fused = fused_sends(table)
+    taker[table.of[fused]] = partner[fused]
+    alone = np.bincount(lanes.node[table.of == NONE]) == 1
+    row, places = races.first, Locations(table.ranks, table.buffers)
+    within = races.location - places.at(table.buffer[row], table.rank[row], table.chunk[row])
+    writes = (table.op[row] != Op.SEND) & (table.buffer[row] != NONE) & (within >= 0) & (within < table.count[row])
+    likely = np.flatnonzero((taker[row] != NONE) & alone[lanes.node[row]] & ~writes)
+    racing = np.ones(len(row), bool)
+    racing[likely] = ~reach.across(lanes.node[taker[row[likely]]] + 1, lanes.node[races.second[likely]])
+    return Pairs(row[racing], races.second[racing], races.location[racing])
 
 
 def candidates(table: OpTable, order: Order) -> Pairs | None:
@@ -291,7 +310,7 @@ def _finding(table: OpTable, order: Order, first: int, second: int, location: in
     stream = [table.streams[int(table.stream[row])] for row in (first, second)]
     does = [_does(table, row, buffer, chunk) for row in (first, second)]
     notes = [collapse.note(table, first, "one access: "), collapse.note(table, second, "the other: ")]
-    if table.op[first] == Op.SEND:
+    if table.op[first] == Op.SEND and table.transport is None:
         notes.append(Note("that the message has arrived does not show that the sender is done with its buffer: only "
                           "the stream of the send knows"))
     if not judged:

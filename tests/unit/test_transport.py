@@ -17,6 +17,7 @@ from schedlang.verify.matching import match
 from schedlang.verify.removal import settled
 from schedlang.verify.sends import on
 from schedlang.verify.timing.slots import slots
+from tests.comparison import compare
 from tests.pieces import in_pieces
 from tests.strategies import working_table
 from tests.tables import allreduce
@@ -226,3 +227,56 @@ def test_a_transport_that_is_none_is_refused(form, says):
         json.loads(text, "x.json")
     (found,) = caught.value.diagnostics
     assert found.code == "SL107" and says in found.message
+
+
+# Races
+
+
+def answered(op, *, before="data", operand=None, extra=(), transport=True):
+    """Rank 0 sends ``data[0]`` (or passes a message on, ``op`` added to it), and rank 1 answers to another lane of
+    rank 0, which then writes ``data[0]``."""
+    rows = []
+    if op == "send":
+        rows.append({"op": "send", "rank": 0, "stream": "a", "peer": 1, "buffer": before, "chunk": 0})
+    else:
+        rows += [{"op": "send", "rank": 2, "stream": "a", "peer": 0, "buffer": "data", "chunk": 0},
+                 {"op": "reduce_recv", "rank": 0, "stream": "a", "peer": 2, "buffer": operand, "chunk": 0,
+                  "from_buffer": "data", "from_chunk": 0},
+                 {"op": "send", "rank": 0, "stream": "a", "peer": 1, "of": 1}]
+    rows += [*extra, {"op": "recv", "rank": 1, "stream": "a", "peer": 0, "buffer": "other", "chunk": 0},
+             {"op": "send", "rank": 1, "stream": "a", "step": 1, "peer": 0, "chan": "b", "buffer": "other", "chunk": 0},
+             {"op": "recv", "rank": 0, "stream": "b", "peer": 1, "buffer": "other", "chunk": 0},
+             {"op": "copy", "rank": 0, "stream": "b", "step": 1, "buffer": "data", "chunk": 0, "from_buffer": "other",
+              "from_chunk": 0}]
+    table = allreduce(rows, 3, scratch=[("other", 1), ("more", 1)])
+    return replace(table, transport=Transport("wire", 1) if transport else None)
+
+
+WRITE_OTHER = {"op": "copy", "rank": 0, "stream": "a", "buffer": "more", "chunk": 0, "from_buffer": "data",
+               "from_chunk": 0}
+
+
+@pytest.mark.parametrize("table, races", [
+    (answered("send"), False), (answered("send", transport=False), True),
+    (answered("pass", operand=None), False), (answered("pass", operand=None, transport=False), True),
+    (answered("pass", operand="more"), False),
+    (answered("pass", operand="data"), True),                   # it stores there, and that may come later
+    (answered("send", extra=[WRITE_OTHER]), True),              # of another operation of the step nothing is known
+], ids=["sent", "sent anyhow", "passed on", "passed on anyhow", "stored elsewhere", "stored", "read twice"])
+def test_what_has_arrived_has_been_read(table, races):
+    verdict = verify(table)
+    assert [d.code for d in verdict.diagnostics if d.code == "SL401"] == ["SL401"] * races
+    assert compare(table).disagreement is None
+    if races and table.transport is None and table.of.max() == -1:
+        assert any("only the stream of the send knows" in n.message for n in the(verdict, "SL401").notes)
+    elif races:
+        assert not any("only the stream" in n.message for n in the(verdict, "SL401").notes)
+
+
+def test_an_answer_to_something_else_shows_nothing():
+    """Rank 1 sends before it has received."""
+    table = answered("send")
+    step = table.step.copy()
+    step[1], step[2] = 1, 0
+    assert the(verify(table.with_columns(step=step)), "SL401")
+    assert compare(table.with_columns(step=step)).disagreement is None

@@ -45,6 +45,10 @@ class Reach:
             found[left] = self._anywhere(before[left], after[left], None)
         return found
 
+    def across(self, before: Array, after: Array) -> Array:
+        """As :meth:`ordered`, for nodes of lanes of any rank."""
+        return self._anywhere(before, after, None) == 1 if len(before) else np.zeros(0, bool)
+
     def some_unordered(self, before: Array, after: Array, enough: int) -> tuple[Array, bool]:
         """The indices of pairs that are not ordered, and whether the search went on to its end: it stops early once it
         has found ``enough`` of them."""
