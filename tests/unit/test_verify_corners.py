@@ -39,7 +39,7 @@ def case(name, ranks):
 def test_there_is_a_proof_of_each_property_and_of_no_other():
     verdict = verify(ring(2))
     assert verdict.proof("races").state == "proved"
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="speed"):
         verdict.proof("speed")
 
 

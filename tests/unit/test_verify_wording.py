@@ -100,6 +100,18 @@ def test_barriers_of_more_lanes_than_a_word_has_bits(ranks, known, lanes, words,
     assert found.count == ranks * (ranks if lanes else ranks - 1 - known)
 
 
+def test_the_one_rank_of_many_that_nobody_waits_for_is_named():
+    """All but rank 64 tell rank 0 that they have entered, and it tells all."""
+    tell = [r for r in range(1, 70) if r != 64]
+    rows = [dict(op=op, rank=a, peer=b, step=0, buffer="data", chunk=0)
+            for r in tell for op, a, b in (("send", r, 0), ("recv", 0, r))]
+    rows += [dict(op=op, rank=a, peer=b, step=1 if a != 64 else 0, buffer="data", chunk=0)
+             for r in range(1, 70) for op, a, b in (("send", 0, r), ("recv", r, 0))]
+    table = table_from_rows(rows, ranks=70, collective=Collective("barrier"), buffers=[Buffer("data", 1, role="data")])
+    found = the(verify(table), "SL308")
+    assert found.count == 69 and found.witness == {"leaving": 0, "entering": 64}
+
+
 def test_of_many_idle_ranks_the_witness_lists_some():
     found = the(verify(case("short_barrier", 2).with_columns(ranks=80)), "SL308")
     assert found.count == 80 and found.witness["ranks"] == [*range(64)]
