@@ -702,6 +702,9 @@ _REMARKS = (
         as the runtimes leave it out; the verdict is on the rest. Each is named once, with its first place.
 
             <step s="0" type="s" ... label="first"/>        # label says nothing to anybody
+
+        A `coll` such as "custom" does not say what must hold at the end. Everything else is proved, and a warning says
+        that no result was.
         """,
         """
         Nothing is wrong, unless the name is a slip: `outofpalce`, for example, is another attribute than `outofplace`.

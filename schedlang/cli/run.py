@@ -156,7 +156,9 @@ def _text(table: OpTable, taken: Measurement, compared: Comparison | None) -> st
     lines.append(f"  time    {_seconds(min(taken.seconds))}{best}")
     for label, rate in (("algbw", taken.algbw), ("busbw", taken.busbw)):
         lines.append(f"  {label}   " + ("n/a" if rate is None else f"{rate / 1e9:.3g} GB/s"))
-    if compared is not None:
+    if compared is not None and not compared.compared:
+        lines.append("  check   nothing to compare: no element is promised to hold anything")
+    elif compared is not None:
         verdict = "right" if compared.ok else "WRONG"
         what = "all equal" if compared.largest == 0 else f"largest error {compared.largest:.3g}"
         if compared.ok and compared.largest:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.diagnostics import Diagnostic, SchedError, error, note
+from schedlang.diagnostics import Diagnostic, SchedError, error, note, warning
 from schedlang.ir.buffers import standard_buffers
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable, Transport
@@ -63,7 +63,7 @@ def notes(plan: Plan, root: int | None = None) -> tuple[Diagnostic, ...]:
     found = list(plan.remarks)
     at = plan.span(plan.at)
     if plan.coll not in COLLECTIVE:
-        found.append(note(
+        found.append(warning(
             "SL615", f'coll="{plan.coll}" does not say what must hold at the end, so no result is judged: only that '
             "transfers match, nothing waits for ever, nothing races and nothing unwritten is read", at,
             help="whole inputs are taken to be there at the beginning", coll=plan.coll))

@@ -331,6 +331,15 @@ def test_each_table_is_made_when_it_is_its_turn():
     assert turns == [(0, 1), ("made", 1), (1, 2), ("made", 2)] and report.status == "faulty"
 
 
+def test_of_an_unknown_collective_no_result_is_judged_and_that_is_not_hidden(write, call):
+    write("ring.xml", ring().replace('coll="allgather"', 'coll="custom"'))
+    for format in ("full", "concise"):
+        status, out, _ = call("verify", "ring.xml", "--format", format)
+        assert status == 0 and out.count("warning[SL615]") == 1 and "no result is judged" in out
+    status, out, err = call("run", "ring.xml", "--check")
+    assert status == 0 and "warning[SL615]" in err and "check   nothing to compare" in out
+
+
 # ---- folders ---------------------------------------------------------------------------------------------------------
 
 
