@@ -134,6 +134,8 @@ def _uniform(strands: Strands, members: Array, loops: bool) -> list[Nest]:
     of = np.searchsorted(anchors, strands.anchor[members])
     size = len(anchors)
     for parts in (*(p for p in range(2, size // 2 + 1) if size % p == 0 and p <= MOST_PARTS), size):
+        if parts * (_total(found) - sum(_listed(n.body) for n in found)) // len(found) >= _total(found):
+            continue
         for group in (of % parts, of // (size // parts))[: 1 + (parts < size)]:
             made: list[Nest] = []
             for part in range(parts):
@@ -149,12 +151,17 @@ MOST_PARTS = 16
 """So many groups of ranks are tried, but for one of each rank."""
 
 
+def _listed(body: Sequence[Part]) -> int:
+    """How much of what there is to read are tables."""
+    return sum(weight(f) for line in lines(body) for f in line.formulas if tabled(f) is not None)
+
+
 def _total(made: Sequence[Nest]) -> int:
     return sum(n.cost for n in made)
 
 
-PLAIN, HEAD = 8, 4
-"""What a statement and a loop cost to read, beside what they name."""
+PLAIN, HEAD, TABLE, CHANCE = 8, 4, 6, 4
+"""What a statement, a loop, a table, and a slope that two numbers only speak for cost to read, beside what they name."""
 
 
 def best(strands: Strands, members: Array, loops: bool) -> Nest:
@@ -168,6 +175,9 @@ def best(strands: Strands, members: Array, loops: bool) -> Nest:
         if not tables(found.body):
             break
     assert found is not None
+    if tables(found.body):
+        other = replace(build, unrolls=True).nest(found.members)
+        return other if other.cost < found.cost else found
     return found
 
 
@@ -222,6 +232,7 @@ class _Build:
     fit: Fit
     within: bool = False
     splits: bool = True
+    unrolls: bool = False
 
     @classmethod
     def of(cls, strands: Strands, members: Array, loops: bool, fit: Fit | None = None) -> _Build:
@@ -241,7 +252,10 @@ class _Build:
         return Nest(grid, anchors, body, cost(body))
 
     def body(self, parts: Sequence[Leaf | Repeat], turns: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
-        return tuple(self.leaf(p, turns) if isinstance(p, Leaf) else self.loop(p, turns) for p in parts)
+        found: list[Part] = []
+        for p in parts:
+            found += (self.leaf(p, turns),) if isinstance(p, Leaf) else self.loop(p, turns)
+        return tuple(found)
 
     def leaf(self, leaf: Leaf, turns: tuple[tuple[int, int], ...]) -> Part:
         start, stop = self.bounds[leaf.at], self.bounds[leaf.at + 1]
@@ -252,7 +266,22 @@ class _Build:
         folded = fold(kinds) if self.loops else [Leaf(k) for k in range(len(kinds))]
         return Group(inside.body(folded, turns))  # type: ignore[arg-type]
 
-    def loop(self, part: Repeat, turns: tuple[tuple[int, int], ...]) -> Part:
+    def loop(self, part: Repeat, turns: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
+        """The loop, as two nested ones where that turns tables into formulas, or as what it does turn by turn where
+        that is less to read."""
+        found = self.split(part, turns)
+        most = cost((found,))
+        if part.count == 2:         # any two numbers lie on a line
+            axis = self.starts.ndim + len(turns)
+            most += CHANCE * sum(uses(f, axis) for line in lines((found,)) for f in line.formulas)
+        elif not self.unrolls or not tables((found,)):
+            return (found,)
+        if part.count * PLAIN >= most:
+            return (found,)
+        each = self.body([_moved(p, k * part.length) for k in range(part.count) for p in part.body], turns)
+        return each if cost(each) <= most else (found,)
+
+    def split(self, part: Repeat, turns: tuple[tuple[int, int], ...]) -> Part:
         """The loop, as two nested ones where that turns tables into formulas."""
         whole = self.turned(part, turns)
         if not self.splits or part.count > MOST_SPLIT or not tables((whole,)):
@@ -283,6 +312,13 @@ class _Build:
         return Line(self.kinds[at], tuple(self.fit(fields[where, f], self.anchors, f) for f in range(fields.shape[1])))
 
 
+def _moved(part: Leaf | Repeat, by: int) -> Leaf | Repeat:
+    """The same part of the sequence, so many steps later."""
+    if isinstance(part, Leaf):
+        return Leaf(part.at + by)
+    return Repeat(part.count, tuple(_moved(p, by) for p in part.body), part.length)
+
+
 def _first(part: Leaf | Repeat) -> int:
     while isinstance(part, Repeat):
         part = part.body[0]
@@ -294,7 +330,7 @@ def ring_nest(strands: Strands, grid: Array, rings: Array, loops: bool) -> Nest:
     build = replace(_Build.of(strands, grid.ravel(), loops), fit=_on_rings(strands, rings))
     places = np.arange(len(grid))
     body = replace(build, starts=strands.first[grid], anchors=places).body(build.folded, ())
-    return Nest(grid, places, body, cost(body) + rings.size // 2, rings)
+    return Nest(grid, places, body, cost(body) + rings.size, rings)
 
 
 def _on_rings(strands: Strands, rings: Array) -> Fit:
@@ -333,6 +369,8 @@ def _fit(values: Array, anchors: Array, which: int) -> Formula:
 def fitted(values: Array, anchors: Array) -> Formula:
     """A formula for values that have an axis for the anchors, then others: what :func:`fit` finds, or, where that is a
     table, one with a coordinate both under the modulus and before it, or with an exclusive or of the anchor."""
+    if values.size == 1:
+        return Affine(int(values.flat[0]), (0,) * values.ndim)
     plain = fit(values, anchors)
     if tabled(plain) is None:
         return plain
@@ -433,6 +471,20 @@ def weight(formula: Formula) -> int:
         return 2 + weight(formula.base)
     table = tabled(formula)
     if table is not None:
-        return 3 + table.values.size // 2
+        return TABLE + table.values.size
     assert isinstance(formula, Modular)
     return 1 + weight(formula.base) + weight(formula.inside)
+
+
+def uses(formula: Formula, axis: int) -> bool:
+    """Whether a formula depends on a coordinate."""
+    if isinstance(formula, Affine):
+        return formula.slopes[axis] != 0
+    if isinstance(formula, Lookup):
+        return formula.base.slopes[axis] != 0 or formula.values.shape[axis] > 1
+    if isinstance(formula, Seated):
+        return axis < 2 or uses(formula.base, axis) or uses(formula.seat, axis)
+    if isinstance(formula, Xor):
+        return axis == 0 or uses(formula.base, axis)
+    assert isinstance(formula, Modular)
+    return uses(formula.base, axis) or uses(formula.inside, axis)

@@ -110,8 +110,8 @@ def _steps(s: Statements, members: Array, partner: Array, node: Array) -> list[S
     up: dict[int, int] = {}
 
     def root(n: int) -> int:
-        while up.get(n, n) != n:
-            n = up[n]
+        while up[n] != n:
+            up[n] = n = up[up[n]]
         return n
 
     for i in at.tolist():
@@ -160,34 +160,31 @@ def _ordered(s: Statements, step: list[int], partner: Array) -> list[int] | None
     """The statements of a step, each message by its receiving end, in an order that does not turn round messages of a
     connection, or what arrives at a rank or is added there; None where none of those tried does not."""
     t = s.table
-    mine = [i for i in step if t.op[s.row[i]] != Op.SEND]
-    if len(mine) < 2:
-        return mine
-    source = {i: int(t.rank[s.row[i]] if partner[i] == NONE else t.peer[s.row[i]]) for i in mine}
-    away = {i: (int(t.rank[s.row[i]]) - source[i]) % t.ranks for i in mine}
-    word = {i: (int(t.op[s.row[i]]) in (Op.COPY, Op.REDUCE), int(t.op[s.row[i]])) for i in mine}
-    for key in (lambda i: (word[i], source[i], away[i], i), lambda i: (word[i], away[i], source[i], i),
-                lambda i: (word[i], int(t.rank[s.row[i]]), i)):
-        tried = sorted(mine, key=key)
+    at = np.array(step)
+    at = at[t.op[s.row[at]] != Op.SEND]
+    if len(at) < 2:
+        return at.tolist()
+    op, rank = t.op[s.row[at]], t.rank[s.row[at]]
+    source = np.where(partner[at] == NONE, rank, t.peer[s.row[at]])
+    away, local = (rank - source) % t.ranks, partner[at] == NONE
+    for key in ((at, away, source), (at, source, away), (at, rank)):
+        tried: list[int] = at[np.lexsort((*key, op, local))].tolist()
         if _keeps(s, tried, partner):
             return tried
     return None
 
 
 def _keeps(s: Statements, order: list[int], partner: Array) -> bool:
-    t = s.table
-    last: dict[object, int] = {}
-    for i in order:
-        row = s.row[i]
-        keys: list[tuple[object, int]] = []
-        if partner[i] != NONE:
-            keys += [(("to", int(s.connection[row])), i), (("from", int(s.connection[row])), int(partner[i]))]
-        if t.op[row] != Op.COPY:
-            keys.append((("others", int(t.rank[row])), i))
-        for key, place in keys:
-            if last.get(key, NONE) > place:
-                return False
-            last[key] = place
+    """Whether an order of statements keeps that of the messages of each connection, at both ends, and of what arrives
+    or is added at each rank."""
+    t, at = s.table, np.array(order)
+    rows, other = s.row[at], partner[at]
+    moved, lands = other != NONE, t.op[rows] != Op.COPY
+    connection = s.connection[rows[moved]]
+    for key, place in ((connection, at[moved]), (connection, other[moved]), (t.rank[rows[lands]], at[lands])):
+        by = np.argsort(key, kind="stable")
+        if ((key[by][1:] == key[by][:-1]) & (place[by][1:] < place[by][:-1])).any():
+            return False
     return True
 
 

@@ -9,7 +9,7 @@ from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import NONE, Array
 from schedlang.lift.kinds import LOST, WORDS, Field, Kind
 from schedlang.lift.names import VARIABLES
-from schedlang.lift.nest import Group, Line, Nest, Part, Seated, Turns, Xor, lines
+from schedlang.lift.nest import Group, Line, Nest, Part, Seated, Turns, lines, uses
 from schedlang.lift.phrase import INDENT, Coordinate, Tables, phrase
 
 WIDTH = 120
@@ -65,7 +65,7 @@ class _Writer:
 
     def by_anchor(self) -> bool:
         """Whether the names of streams depend on the anchor."""
-        return any(f is not None and _uses(f, 0) for f in (self.naming.index, self.naming.chan))
+        return any(f is not None and uses(f, 0) for f in (self.naming.index, self.naming.chan))
 
     def stream(self, at: tuple[Coordinate, ...]) -> list[str]:
         n = self.naming
@@ -138,7 +138,7 @@ class _Writer:
     def variable(self, part: Turns, at: tuple[Coordinate, ...]) -> str:
         """The name of a loop's variable: r where it is who sends."""
         if part.count == self.tables.world and all(c.name != VARIABLES[0] for c in at) and all(
-                self.kinds[line.kind].both and _uses(line.formulas[Field.SOURCE], len(at)) for line in lines((part,))):
+                self.kinds[line.kind].both and uses(line.formulas[Field.SOURCE], len(at)) for line in lines((part,))):
             return VARIABLES[0]
         return VARIABLES[3 + len(at) - self.nest.members.ndim]
 
@@ -206,17 +206,3 @@ def headed(head: str, body: list[str]) -> list[str]:
     if len(body) == 1 and head.startswith(("on ", "step")) and not body[0].endswith(":") and ": " not in body[0]:
         return [f"{head}: {body[0]}"]
     return [f"{head}:", *(INDENT + line for line in body)]
-
-
-def _uses(formula: Formula, axis: int) -> bool:
-    """Whether a formula depends on a coordinate."""
-    if isinstance(formula, Affine):
-        return formula.slopes[axis] != 0
-    if isinstance(formula, Lookup):
-        return formula.base.slopes[axis] != 0 or formula.values.shape[axis] > 1
-    if isinstance(formula, Seated):
-        return axis < 2 or _uses(formula.base, axis) or _uses(formula.seat, axis)
-    if isinstance(formula, Xor):
-        return axis == 0 or _uses(formula.base, axis)
-    assert isinstance(formula, Modular)
-    return _uses(formula.base, axis) or _uses(formula.inside, axis)
