@@ -144,6 +144,10 @@ class Site:
                 for n, v in zip(self.names, self.values, strict=True)}
 
 
+class Unlooped(Sequence[Site]):
+    """Sites of which none has loop values: those of a format without loops, made one by one when somebody asks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transport:
     """What a table was written for: ``depth`` messages are in flight on a connection at most (at least 1), and a

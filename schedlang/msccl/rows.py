@@ -13,7 +13,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, Site
+from schedlang.ir.table import COLUMNS, DTYPES, NONE, Array, Buffer, Collective, Site, Unlooped
 from schedlang.msccl.plan import Kind, Plan, Space
 from schedlang.ops import COLLECTIVES, Op
 
@@ -186,7 +186,7 @@ _NOTHING = {"chunk": 0, "count": 0, "turn": 0}
 """What the columns hold in rows that have no such thing, where that is not NONE."""
 
 
-class Sites(Sequence[Site]):
+class Sites(Unlooped):
     """Where rows come from: a site for each step, then one for each copy, made when somebody asks for it."""
 
     def __init__(self, plan: Plan) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from schedlang.ir.table import COLUMNS, Array, OpTable, Site
+from schedlang.ir.table import COLUMNS, Array, OpTable, Site, Unlooped
 from schedlang.ops import Op
 
 BLOCK = 1 << 16
@@ -63,7 +63,8 @@ def _short(cells: Array) -> Array:
 
 def blocks(table: OpTable) -> Iterator[Block]:
     """All rows of a table, block by block."""
-    limits = np.array([turns(site) for site in table.sites], np.int64)
+    limits = (np.full(len(table.sites), MANY, np.int64) if isinstance(table.sites, Unlooped) else
+              np.array([turns(site) for site in table.sites], np.int64))
     return (Block(table, start, limits) for start in range(0, len(table), BLOCK))
 
 
