@@ -23,6 +23,7 @@ from tests.msccl_text import algo, block, gpu, nop, step
 from tests.sarif_schema import SCHEMA
 
 NAME = "swap.xml"
+CASES = Path(__file__).parents[3] / "shared" / "cases" / "msccl"
 
 
 def swap(*, last=0, told=1, **attributes):
@@ -594,6 +595,20 @@ def test_every_operation_of_the_format_goes_through_every_command(write, call):
     for command in (["run", "--check"], ["show"], ["show", "--format", "html"], ["compile", "--target", "json"],
                     ["compile", "--target", "sched"], ["diff", "all.xml"]):
         assert call(*command, "all.xml")[0] == 0, command
+
+
+@pytest.mark.parametrize("name", ["a2a2ll", "ag_hier_4_LL", "alltoall-8n-0-9kb"])
+def test_real_files_go_through_every_command(name, call):
+    path = CASES / f"{name}.xml.gz"
+    if not path.exists():
+        pytest.skip("there is no folder ../shared/cases with real files beside the project")
+    file = str(path)
+    status, out, _ = call("run", file, "--check", "--elements", "8192", "--json")
+    assert status == 0 and json.loads(out)["check"]["ok"]
+    assert call("show", file)[0] == call("show", file, "--rank", "3")[0] == 0
+    for target in ("json", "sched"):
+        assert call("compile", file, "--target", target, "-o", f"made.{target}")[0] == 0
+        assert call("diff", file, f"made.{target}", "--same", "operations")[0] == 0
 
 
 # ---- start-up --------------------------------------------------------------------------------------------------------
