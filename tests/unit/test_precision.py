@@ -287,8 +287,10 @@ def test_what_is_lost_is_lost_beside_the_larger_sum():
     """1,024 ones as a balanced tree, and three more that were added up later: 1,027 is 1,024 in bfloat16."""
     tree = """schedule tree(ranks):
     collective reduce(sum, 0)
+    buffer late[1]
     for k in 0..10:
         for r in 0..1024 // (2 << k): reduce data[0] from (r * 2 + 1) << k to (r * 2) << k
+    send data[0] from 0 to 1024 into late[0]
     reduce data[0] from 1025 to 1024
     reduce data[0] from 1026 to 1024
     reduce data[0] from 1024 to 0

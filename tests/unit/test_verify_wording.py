@@ -149,6 +149,13 @@ def test_races_of_rows_without_a_place_in_a_file_are_told_apart():
         assert [(d.count, d.witness["chunk"]) for d in found if d.code == "SL401"] == expected
 
 
+def test_the_last_access_may_be_the_first_row():
+    """Rows need not be in the order of their steps."""
+    rows = [dict(op="copy", rank=0, stream=s, step=k, buffer="data", chunk=0, from_buffer="data", from_chunk=1)
+            for s, k in (("a", 2), ("a", 1), ("a", 0), ("b", 0))]
+    assert the(verify(allreduce(rows, 2, chunks=2)), "SL401").witness["first"] == 0
+
+
 def test_a_search_for_races_that_ends_early_says_so(monkeypatch):
     table = allreduce([dict(op="copy", rank=0, stream=f"s{k}", buffer="data", chunk=0, from_buffer="data", from_chunk=1)
                        for k in range(6)], 2, chunks=2)
