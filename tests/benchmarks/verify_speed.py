@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.benchmarks import msccl_files
+
 COMMANDS = [
     ("ring", "examples/allreduce/ring.sched --ranks 8 -p channels=1"),
     ("ring", "examples/allreduce/ring.sched --ranks 128 -p channels=1"),
@@ -24,6 +26,8 @@ COMMANDS = [
     ("ring, 4 channels", "examples/allreduce/ring.sched --ranks 256 -p channels=4"),
     ("ring, 4 channels", "examples/allreduce/ring.sched --ranks 1024 -p channels=4"),
     ("ring, as a table of 60,024 lines", "FLAT"),
+    ("ring, an MSCCL file of 31,744 steps", "RING"),
+    ("all-pairs, an MSCCL file of 28,288 steps", "PAIRS"),
     ("halving-doubling", "examples/allreduce/halving_doubling.sched --ranks 1024"),
     ("double binary tree", "examples/allreduce/double_tree.sched --ranks 1024 -p k=4"),
     ("double binary tree", "examples/allreduce/double_tree.sched --ranks 1024 -p k=64"),
@@ -36,7 +40,7 @@ COMMANDS = [
     ("staged chain", "examples/broadcast/staged_chain.sched --ranks 256 -p k=16"),
     ("all shipped schedules", "examples"),
 ]
-"""FLAT stands for the file that :func:`flat` writes."""
+"""FLAT, RING and PAIRS stand for files that are written first."""
 
 SCHEDLANG = [sys.executable, "-m", "schedlang"]
 
@@ -61,16 +65,19 @@ def main(runs: int, only: str) -> None:
     print("| schedule | `schedlang verify` | CPU s | of them least, most | peak MB |")
     print("|---|---|---|---|---|")
     with TemporaryDirectory() as folder:
-        table = Path(folder) / "ring.json"
-        flat(table)
+        names = {"FLAT": "ring.json", "RING": "ring.xml", "PAIRS": "pairs.xml"}
+        files = {word: Path(folder) / name for word, name in names.items()}
+        flat(files["FLAT"])
+        files["RING"].write_text(msccl_files.ring(16, 64), encoding="utf-8")
+        files["PAIRS"].write_text(msccl_files.all_pairs(16, 8, 4), encoding="utf-8")
         for name, command in COMMANDS:
             if only not in command:
                 continue
-            words = command.replace("FLAT", str(table))
+            words, shown = (str(files[command]), files[command].name) if command in files else (command, command)
             once(words)
             cpu, peak = zip(*(once(words) for _ in range(runs)), strict=True)
             seconds = f"{statistics.median(cpu):.2f} | {min(cpu):.2f}, {max(cpu):.2f}"
-            print(f"| {name} | `{command.replace('FLAT', table.name)}` | {seconds} | {max(peak):.0f} |", flush=True)
+            print(f"| {name} | `{shown}` | {seconds} | {max(peak):.0f} |", flush=True)
 
 
 if __name__ == "__main__":

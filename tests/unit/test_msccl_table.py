@@ -14,6 +14,7 @@ from schedlang.msccl import notes, placements, table, told
 from schedlang.msccl.xml import loads
 from schedlang.ops import Op
 from schedlang.verify import Sends, verify
+from tests.benchmarks import msccl_files
 from tests.comparison import Comparison, compare
 from tests.msccl_text import algo, block, copy, gpu, nop, step
 from tests.pieces import in_pieces
@@ -537,6 +538,12 @@ def test_what_is_stuck_in_pieces_may_be_asked_to_go_whole():
 
 
 # Many
+
+
+@pytest.mark.parametrize("text", [msccl_files.ring(2, 1), msccl_files.ring(4, 3), msccl_files.all_pairs(2, 1, 1),
+                                  msccl_files.all_pairs(3, 2, 3)], ids=["ring", "rings", "pair", "pairs"])
+def test_files_that_speed_is_measured_by(text):
+    assert judged(text).ok and compare(made(text)) == Comparison("clean")
 
 
 def random_file(rng):
