@@ -20,6 +20,9 @@ from schedlang.ops import COLLECTIVES, REDUCE_OPS
 DEPTH = {"LL": 8, "LL128": 8, "Simple": 2}
 """How many messages each protocol has in flight on a connection."""
 
+MOST_ENSURED = 1 << 24
+"""Up to so many chunks, of all ranks, an all-to-all in place may have: what must be in each is written out."""
+
 SHOWN = 10
 """So many operations that overlap with themselves are told one by one; the last counts those left out."""
 
@@ -78,7 +81,8 @@ def table(plan: Plan, inplace: bool, *, root: int | None = None) -> OpTable:
     """The op table of a plan used in place or out of place.
 
     ``root``: see :func:`root_of`. Raises SchedError: SL108 where the number of chunks does not fit the collective,
-    SL206 for a root that there is not, SL401 for operations that overlap with themselves.
+    SL206 for a root that there is not, SL208 where an all-to-all in place is too large, SL401 for operations that
+    overlap with themselves.
     """
     root = root_of(plan, root)
     collective, chunks, buffers = _header(plan, inplace, root)
@@ -134,6 +138,10 @@ def _header(plan: Plan, inplace: bool, root: int | None) -> tuple[Collective, in
     operator = (operator or "sum") if COLLECTIVES[name].reduces else None
     chunks = _chunks(plan, name)
     if name == "alltoall" and inplace and chunks % plan.ranks == 0:     # the language has none in place
+        if chunks * plan.ranks > MOST_ENSURED:
+            raise SchedError(error(
+                "SL208", f"an all-to-all in place on {plan.ranks} ranks with {chunks} chunks each is more than can be "
+                "followed", at, help="verify it with fewer chunks, or on fewer ranks"))
         ensures = _exchanged(plan.ranks, chunks)
         return (Collective("custom", None, None, True, ensures=ensures, location=at), 1,
                 (Buffer("data", chunks, role="data"), *scratch))
@@ -164,6 +172,6 @@ def _chunks(plan: Plan, name: str) -> int:
 def _exchanged(ranks: int, chunks: int) -> Ensures:
     """What an all-to-all leaves in its one buffer: block s of rank d is what was block d of rank s."""
     block = chunks // ranks
-    d, s, k = (axis.ravel().astype(np.int32) for axis in np.indices((ranks, ranks, block)))
+    d, s, k = (axis.ravel().astype(np.int32) for axis in np.indices((ranks, ranks, block), np.int32))
     none = np.zeros(len(d), np.int32)
     return Ensures(none, d, s * block + k, np.arange(len(d) + 1, dtype=np.int64), none, s, d * block + k)

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -281,6 +282,14 @@ def test_an_all_to_all_in_place():
     assert judged(exchange(3)).ok and compare(found) == Comparison("clean")
     assert set(codes(judged(exchange(2, wrong=True)))) & {"SL501", "SL503"}
     assert verify(json.loads(json.dumps(found), "x.json")).ok
+
+
+def test_an_all_to_all_in_place_that_is_too_large(monkeypatch):
+    monkeypatch.setattr(import_module("schedlang.msccl.table"), "MOST_ENSURED", 9)
+    assert len(made(exchange(3)))
+    with pytest.raises(SchedError) as caught:
+        made(exchange(4))
+    assert caught.value.diagnostics[0].code == "SL208"
 
 
 @pytest.mark.parametrize("coll", ["custom", "send", "recv", "alltoallv"])
