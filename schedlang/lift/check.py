@@ -52,7 +52,9 @@ def _same_head(table: OpTable, names: Renamed, written: OpTable) -> bool:
     if not placed or (table.ranks, table.chunks, c.name, table.operator, c.root) != (
             written.ranks, written.chunks, d.name, written.operator, d.root):
         return False
-    if not ((c.counts is None and d.counts is None) or np.array_equal(c.counts, d.counts)):
+    if (c.counts is None) != (d.counts is None):
+        return False
+    if c.counts is not None and d.counts is not None and not np.array_equal(c.counts, d.counts):
         return False
     own = own_buffers(table)
     return {(names.buffers[i], b.chunks, b.place, b.role, b.only) for i, b in enumerate(table.buffers) if i in own} == {

@@ -9,8 +9,9 @@ import numpy as np
 
 from schedlang.ir.table import NONE, Array
 from schedlang.lift import labels, own
+from schedlang.lift.formulas import fitted, weight
 from schedlang.lift.kinds import LOST, Field, Kind
-from schedlang.lift.nest import PLAIN, Nest, Strands, best, fitted, nests, ring_nest, shifted, tables, weight
+from schedlang.lift.nest import PLAIN, Nest, Strands, best, nests, ring_nest, shifted, tables
 from schedlang.lift.own import Events
 from schedlang.lift.paired import Pairs, paired
 from schedlang.lift.rings import rings
@@ -115,7 +116,8 @@ def _own_view(s: Statements, loops: bool, alone: bool, together: bool, keep: Arr
     chan = steady[0] if steady else choices[0]
     each = np.zeros(len(s.row), np.int64) if steady else np.where(conn == NONE, 0, chan[conn])
     strands, kinds, lane_class = own.strands(s, found, each, together)
-    made, place = [], np.zeros(len(s.rank), np.int64)
+    made: list[Nest] = []
+    place = np.zeros(len(s.rank), np.int64)
     several: dict[int, bool] = {}
     lanes = _lane_numbers(s, chan)
     for turn in range(2):
@@ -216,7 +218,7 @@ def _through(s: Statements, found: Events) -> tuple[Array, dict[int, bool]]:
     t = s.table
     op = t.op[s.row]
     place = np.zeros(len(s.rank), np.int64)
-    keys: dict[int, list[tuple[object, ...]]] = {}
+    keys: dict[int, list[tuple[list[int], int]]] = {}
     for lane in np.unique(found.lane[op == Op.RECORD]).tolist():
         a, b = int(s.first[lane]), int(s.first[lane + 1])
         last = a + int(np.flatnonzero(op[a:b] == Op.RECORD)[-1])
@@ -225,7 +227,7 @@ def _through(s: Statements, found: Events) -> tuple[Array, dict[int, bool]]:
         keys.setdefault(int(s.rank[lane]), []).append((chunk, lane))
     for lanes in keys.values():
         for number, (_, lane) in enumerate(sorted(lanes)):
-            place[lane] = number  # type: ignore[index]
+            place[lane] = number
     return place, {0: any(len(lanes) > 1 for lanes in keys.values())}
 
 

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.ir.table import NONE, Array, Ensures, OpTable
+from schedlang.ir.table import Array, Ensures, OpTable
 from schedlang.ir.words import counted
 from schedlang.lift import names
 from schedlang.ops import COLLECTIVES
@@ -24,12 +24,14 @@ def doc(table: OpTable) -> list[str]:
     """The docstring."""
     at = table.location or next((s.location for s in table.sites if s.location is not None), None)
     where = f" of {os.path.basename(at.file)}" if at is not None else ""
-    how = {True: ", in place", False: ", out of place"}.get(table.params.get("inplace"), "") if table.transport else ""
+    how = ""
+    if table.transport is not None and "inplace" in table.params:
+        how = ", in place" if table.params["inplace"] else ", out of place"
     lines = [f"{table.name}{where}, as it is for {counted(table.ranks, 'rank')}{how}."]
     if table.transport is not None:
         depth = table.transport.depth
-        lines += ["", f"Written for {table.transport.name}, which has {depth} messages in flight on a connection; prove "
-                  "it for that with", f"`schedlang verify --sends buffered={depth}`."]
+        lines += ["", f"Written for {table.transport.name}, which has {counted(depth, 'message')} in flight on a "
+                  "connection: `schedlang verify` proves it for", f"that with `--sends buffered={depth}`."]
     return [line.replace("\\", "/").replace('"""', "'''") for line in lines]
 
 
@@ -122,6 +124,3 @@ def _asked(e: Ensures | None, buffer: Array) -> set[tuple[object, ...]]:
     return {(int(buffer[e.buffer[i]]), int(e.rank[i]), int(e.chunk[i]), tuple(sorted(
         (int(buffer[e.source_buffer[k]]), int(e.source_rank[k]), int(e.source_chunk[k]))
         for k in range(int(e.starts[i]), int(e.starts[i + 1]))))) for i in range(len(e.rank))}
-
-
-assert NONE == -1

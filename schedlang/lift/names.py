@@ -11,10 +11,12 @@ from schedlang.ops import BUILTINS, REDUCE_OPS
 VARIABLES = "rcdstuvwxyzijkmnopqabefghl"
 """Names of loop variables; no list, stream or event is called like one of them."""
 
-_TAKEN = frozenset((
-    "schedule fn import let require send recv reduce copy record wait ensure use step stream elif else if for in on "
-    "and or not true false from to into then ranks chunks collective buffer device host verify chan inplace outofplace "
-    "only reversed").split()) | frozenset(BUILTINS) | frozenset(REDUCE_OPS) | frozenset(STANDARD)
+_WORDS = """
+    schedule fn import let require send recv reduce copy record wait ensure use step stream elif else if for in on and
+    or not true false from to into then ranks chunks collective buffer device host verify chan inplace outofplace only
+    reversed
+    """
+_TAKEN = frozenset((*_WORDS.split(), *BUILTINS, *REDUCE_OPS, *STANDARD))
 
 
 def identifier(name: str, fallback: str) -> str:

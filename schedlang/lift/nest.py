@@ -14,8 +14,12 @@ from itertools import pairwise
 import numpy as np
 
 from schedlang.ir.loops.fold import Leaf, Repeat, fold
-from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular, fit
+from schedlang.ir.loops.formulas import Affine, Formula
 from schedlang.ir.table import Array
+from schedlang.lift.formulas import Seated, fitted, tabled, uses, weight
+
+MANY = 1 << 13
+"""Strands of more statements are laid out in one way only."""
 
 MOST_SPLIT = 1 << 12
 """A loop of more turns than this is not tried as two nested ones."""
@@ -41,38 +45,6 @@ class Strands:
         for k, (a, b) in enumerate(pairwise(self.first.tolist())):
             found.setdefault(marked[a:b].tobytes(), []).append(k)
         return [np.array(members, np.int64) for members in found.values()]
-
-
-@dataclass(frozen=True, eq=False)
-class Seated:
-    """``base + scale * rings[axis 1][seat]``: a rank by its place in a ring."""
-
-    base: Formula
-    scale: int
-    seat: Formula
-    rings: Array
-
-    def __call__(self, coordinates: Sequence[Array]) -> Array:
-        at = self.rings[coordinates[1], self.seat(coordinates)]
-        return np.asarray(self.base(coordinates) + self.scale * at)
-
-    def text(self, names: Sequence[str]) -> str:
-        return f"{self.base.text(names)} + {self.scale} * ring[{names[1]}][{self.seat.text(names)}]"
-
-
-@dataclass(frozen=True, eq=False)
-class Xor:
-    """``base + scale * (anchor ^ mask)``."""
-
-    base: Affine
-    scale: int
-    mask: int
-
-    def __call__(self, coordinates: Sequence[Array]) -> Array:
-        return np.asarray(self.base(coordinates) + self.scale * (coordinates[0].astype(np.int64) ^ self.mask))
-
-    def text(self, names: Sequence[str]) -> str:
-        return f"{self.base.text(names)} + {self.scale} * ({names[0]} ^ {self.mask})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +132,8 @@ def _total(made: Sequence[Nest]) -> int:
     return sum(n.cost for n in made)
 
 
-PLAIN, HEAD, TABLE, CHANCE = 8, 4, 6, 4
-"""What a statement, a loop, a table, and a slope that two numbers only speak for cost to read, beside what they name."""
+PLAIN, HEAD, CHANCE = 8, 4, 4
+"""What a statement, a loop, and a slope that two numbers only speak for cost to read, beside what they name."""
 
 
 def best(strands: Strands, members: Array, loops: bool) -> Nest:
@@ -172,10 +144,10 @@ def best(strands: Strands, members: Array, loops: bool) -> Nest:
         made = build.nest(grid)
         if found is None or made.cost < found.cost:
             found = made
-        if not tables(found.body):
+        if not tables(found.body) or len(build.kinds) > MANY:
             break
     assert found is not None
-    if tables(found.body):
+    if tables(found.body) and len(build.kinds) <= MANY:
         other = replace(build, unrolls=True).nest(found.members)
         return other if other.cost < found.cost else found
     return found
@@ -230,6 +202,7 @@ class _Build:
     starts: Array
     anchors: Array
     fit: Fit
+    busy: list[bool]
     within: bool = False
     splits: bool = True
     unrolls: bool = False
@@ -243,7 +216,8 @@ class _Build:
         sequence = [tokens.setdefault(tuple(kinds[x:y]), len(tokens)) for x, y in pairwise(bounds)]
         folded = fold(sequence) if loops else [Leaf(k) for k in range(len(sequence))]
         empty = np.zeros(0, np.int64)
-        return cls(strands, tuple(folded), kinds, bounds, loops, empty, empty, fit or _fit)
+        return cls(strands, tuple(folded), kinds, bounds, loops, empty, empty, fit or _fit,
+                   np.any(strands.fields, axis=0).tolist() if len(strands.fields) else [])
 
     def nest(self, grid: Array) -> Nest:
         anchors = self.strands.anchor[grid.reshape(len(grid), -1)[:, 0]]
@@ -308,8 +282,9 @@ class _Build:
         where = self.starts.reshape([*self.starts.shape, *[1] * len(turns)]) + at
         for k, (count, rows) in enumerate(turns, self.starts.ndim):
             where = where + (np.arange(count) * rows).reshape([count if j == k else 1 for j in range(axes)])
-        fields = self.strands.fields
-        return Line(self.kinds[at], tuple(self.fit(fields[where, f], self.anchors, f) for f in range(fields.shape[1])))
+        fields, zero = self.strands.fields, Affine(0, (0,) * axes)
+        return Line(self.kinds[at], tuple(self.fit(fields[where, f], self.anchors, f) if self.busy[f] else zero
+                                          for f in range(fields.shape[1])))
 
 
 def _moved(part: Leaf | Repeat, by: int) -> Leaf | Repeat:
@@ -366,66 +341,10 @@ def _fit(values: Array, anchors: Array, which: int) -> Formula:
     return fitted(values, anchors)
 
 
-def fitted(values: Array, anchors: Array) -> Formula:
-    """A formula for values that have an axis for the anchors, then others: what :func:`fit` finds, or, where that is a
-    table, one with a coordinate both under the modulus and before it, or with an exclusive or of the anchor."""
-    if values.size == 1:
-        return Affine(int(values.flat[0]), (0,) * values.ndim)
-    plain = fit(values, anchors)
-    if tabled(plain) is None:
-        return plain
-    for axis, size in enumerate(values.shape):
-        where = (anchors if axis == 0 else np.arange(size)).reshape([-1 if k == axis else 1 for k in range(values.ndim)])
-        for outside in _outside(values, axis, where):
-            made = fit(values - outside * where, anchors)
-            if tabled(made) is None:
-                return _sloped(made, axis, outside)
-    return _exclusive(values, anchors) or plain
-
-
-def _outside(values: Array, axis: int, where: Array) -> list[int]:
-    """What values may rise by along an axis besides what a modulus wraps."""
-    if values.shape[axis] < 2:
-        return []
-    steps = np.unique(np.diff(values, axis=axis))
-    gap = np.unique(np.diff(where.ravel()))
-    if len(steps) != 2 or len(gap) != 1:
-        return []
-    found = {int(s) // int(gap[0]) + t for s in steps for t in (-1, 1)}
-    return sorted(found - {0}, key=abs)
-
-
-def _sloped(formula: Formula, axis: int, slope: int) -> Formula:
-    """A formula without a table, plus ``slope`` times a coordinate."""
-    if isinstance(formula, Affine):
-        return Affine(formula.offset, tuple(s + slope * (k == axis) for k, s in enumerate(formula.slopes)))
-    assert isinstance(formula, Modular)
-    base = _sloped(formula.base, axis, slope)
-    assert isinstance(base, Affine)
-    return replace(formula, base=base)
-
-
-def _exclusive(values: Array, anchors: Array) -> Xor | None:
-    """``base + scale * (anchor ^ mask)``, if that is what values are."""
-    along = values[(slice(None),) + (0,) * (values.ndim - 1)].astype(np.int64)
-    if len(along) < 2:
-        return None
-    scale = int(np.gcd.reduce(np.diff(along)))
-    rest = values - along.reshape([-1] + [1] * (values.ndim - 1))
-    base = fit(rest, anchors)
-    if not scale or not isinstance(base, Affine):
-        return None
-    for mask in range(1, 2 * int(anchors.max())):
-        apart = along - scale * (anchors ^ mask)
-        if (apart == apart[0]).all():
-            return Xor(replace(base, offset=base.offset + int(apart[0])), scale, mask)
-    return None
-
-
 def shifted(body: Sequence[Part], more: int) -> tuple[Part, ...]:
     """A body whose kinds have other numbers."""
     return tuple(replace(part, kind=part.kind + more) if isinstance(part, Line)
-                 else replace(part, body=shifted(part.body, more)) for part in body)
+                 else replace(part, body=shifted(part.body, more)) for part in body)  # type: ignore[arg-type]
 
 
 def lines(body: Sequence[Part]) -> Iterator[Line]:
@@ -442,14 +361,6 @@ def tables(body: Sequence[Part]) -> int:
     return sum(tabled(f) is not None for line in lines(body) for f in line.formulas)
 
 
-def tabled(formula: Formula) -> Lookup | None:
-    """The table in a formula."""
-    if isinstance(formula, (Seated, Xor)):
-        return None
-    inside = formula.inside if isinstance(formula, Modular) else formula
-    return inside if isinstance(inside, Lookup) else None
-
-
 def cost(body: Sequence[Part]) -> int:
     """How much there is to read in a body: statements, loops, 1 for each thing that a formula names and for each entry
     of a table."""
@@ -460,31 +371,3 @@ def cost(body: Sequence[Part]) -> int:
         else:
             found += HEAD + cost(part.body)
     return found
-
-
-def weight(formula: Formula) -> int:
-    if isinstance(formula, Affine):
-        return sum(slope != 0 for slope in formula.slopes)
-    if isinstance(formula, Seated):
-        return 1 + weight(formula.seat) + weight(formula.base)
-    if isinstance(formula, Xor):
-        return 2 + weight(formula.base)
-    table = tabled(formula)
-    if table is not None:
-        return TABLE + table.values.size
-    assert isinstance(formula, Modular)
-    return 1 + weight(formula.base) + weight(formula.inside)
-
-
-def uses(formula: Formula, axis: int) -> bool:
-    """Whether a formula depends on a coordinate."""
-    if isinstance(formula, Affine):
-        return formula.slopes[axis] != 0
-    if isinstance(formula, Lookup):
-        return formula.base.slopes[axis] != 0 or formula.values.shape[axis] > 1
-    if isinstance(formula, Seated):
-        return axis < 2 or uses(formula.base, axis) or uses(formula.seat, axis)
-    if isinstance(formula, Xor):
-        return axis == 0 or uses(formula.base, axis)
-    assert isinstance(formula, Modular)
-    return uses(formula.base, axis) or uses(formula.inside, axis)

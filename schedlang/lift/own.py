@@ -69,7 +69,8 @@ def strands(s: Statements, found: Events, chan: Array, together: bool) -> tuple[
     """The lanes of a table as strands, the kinds of their statements, and the class of each lane, by which the events
     that it records are called: lanes of one class run alike, and wait alike for lanes of one class.
 
-    ``together``: all lanes are of one class, so that alike is whatever waits, whomever it waits for. ``chan``: the number of each statement's connection where that has to be told statement by statement, else 0s.
+    ``together``: all lanes are of one class, so that alike is whatever waits, whomever it waits for. ``chan``: the
+    number of each statement's connection where that has to be told statement by statement, else 0s.
     """
     t, rows = s.table, s.row
     op = t.op[rows].astype(np.int64)

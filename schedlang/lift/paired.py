@@ -85,7 +85,7 @@ def _partners(s: Statements) -> Array:
     t = s.table
     connection = s.connection[s.row]
     found = np.full(len(s.row), NONE, np.int64)
-    at = np.flatnonzero((connection != NONE))
+    at = np.flatnonzero(connection != NONE)
     sends = at[t.op[s.row[at]] == Op.SEND]
     receives = at[t.op[s.row[at]] != Op.SEND]
     size = len(s.sources)

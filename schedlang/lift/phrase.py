@@ -10,7 +10,7 @@ import numpy as np
 
 from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import Array
-from schedlang.lift.nest import Seated, Xor
+from schedlang.lift.formulas import Seated, Xor
 
 INDENT = "    "
 INLINE = 8
@@ -65,9 +65,9 @@ def phrase(formula: Formula, at: Sequence[Coordinate], tables: Tables, word: str
         return scaled if base == "0" else f"{base} + {scaled}"
     if isinstance(formula, Xor):
         rank = f"{at[0].name} ^ {formula.mask}"
-        base = _terms(formula.base, at, more)
+        rest = _terms(formula.base, at, more)
         scaled = f"({rank})" if formula.scale == 1 else f"{formula.scale} * ({rank})"
-        return _sum([(1, scaled), *base]) if base or formula.scale != 1 else rank
+        return _sum([(1, scaled), *rest]) if rest or formula.scale != 1 else rank
     assert isinstance(formula, Modular)
     return _sum([(1, _modular(formula, at, tables, word)), *_terms(formula.base, at, more)])
 
@@ -104,7 +104,8 @@ def _modular(formula: Modular, at: Sequence[Coordinate], tables: Tables, word: s
         return f"({text}) % {_size(modulus, tables)}"
     blocks = _blocks(inside, modulus, at)
     if blocks is not None:
-        return _sum([(1, _modular(Modular(formula.base, blocks[0], modulus), at, tables, word)), *_terms(blocks[1], at)])
+        whole = _modular(Modular(formula.base, blocks[0], modulus), at, tables, word)
+        return _sum([(1, whole), *_terms(blocks[1], at)])
     offset = inside.offset - sum(s * c.start for s, c in zip(inside.slopes, at, strict=True))
     factor = gcd(modulus, offset, *inside.slopes)
     modulus //= factor

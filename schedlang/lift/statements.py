@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 
@@ -108,7 +109,7 @@ def _sorted_step(table: OpTable, rows: list[int], forward: Array, connection: Ar
             chains.setdefault("others", []).append((row, row))
     for chain in chains.values():
         chain.sort()
-        for (_, one), (_, other) in zip(chain, chain[1:], strict=False):
+        for (_, one), (_, other) in pairwise(chain):
             if one != other:
                 after[one].append(other)
                 before[other] += 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
+from schedlang.ir.loops.formulas import Affine, Formula, Modular
 from schedlang.ir.table import NONE, Array
+from schedlang.lift.formulas import Seated, uses
 from schedlang.lift.kinds import LOST, WORDS, Field, Kind
 from schedlang.lift.names import VARIABLES
-from schedlang.lift.nest import Group, Line, Nest, Part, Seated, Turns, lines, uses
+from schedlang.lift.nest import Group, Line, Nest, Part, Turns, lines
 from schedlang.lift.phrase import INDENT, Coordinate, Tables, phrase
 
 WIDTH = 120
