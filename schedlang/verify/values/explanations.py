@@ -132,7 +132,7 @@ class _Explainer:
         at, writers = past.location, past.writers
         seen = {at}
         must = list(self.conditions.expected(self._result(at)))
-        while len(writers) == 1 and writers[0] in past.copied:
+        while len(writers) == 1 and writers[0] in past.copied and self._copies(writers[0]):
             source, writers = past.copied[writers[0]]
             if source in seen or not writers or writers[-1] != self.last[source] or self._result(source) == NONE:
                 break
@@ -141,6 +141,11 @@ class _Explainer:
             at = source
             seen.add(at)
         return at
+
+    def _copies(self, carrier: int) -> bool:
+        """Whether what a carrier brings is all that is there afterwards, as it was where it was read."""
+        c = self.program.carriers
+        return not c.adds[carrier] and (c.operand is None or int(c.operand[carrier]) == NONE)
 
     def _never_written(self, results: Array) -> Diagnostic:
         table, c = self.table, self.program.carriers
