@@ -297,3 +297,18 @@ def test_what_is_lost_is_lost_beside_the_larger_sum():
 """
     of = precision(expand(load_text(tree), "tree", ranks=1027)[0], "bfloat16")
     assert of.results(1.0).astype(float).tolist() == [1024] and of._reached(int(of.which[0])) == 1024
+
+
+@pytest.mark.parametrize(("dtype", "op", "accumulate", "helps"), [
+    ("float16", "sum", None, "bfloat16, float32"),
+    ("float16", "avg", None, "bfloat16, float32; `run --accumulate float32` divides before it rounds to float16"),
+    ("float16", "avg", "float32", None),
+    ("int8", "sum", None, "a wider integer"),
+    ("bfloat16", "prod", None, "float64"),
+    ("float32", "prod", None, "float64"),
+])
+def test_where_more_range_is_to_be_had(dtype, op, accumulate, helps):
+    verdict = schedlang.Schedule(chain(300)).with_op(op).verify(dtype=dtype, accumulate=accumulate)
+    said = [d.help for d in verdict.diagnostics if d.code == "SL613"]
+    first = "scale the inputs down first, or use a dtype of more range: "
+    assert said == ([] if helps is None else [first + helps])

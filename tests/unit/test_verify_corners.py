@@ -1,7 +1,10 @@
 """What a verdict says of tables that the language makes seldom or never: of other origin, very large, nearly empty."""
 
+from collections import Counter
 from importlib import import_module
+from itertools import combinations
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,6 +28,7 @@ from schedlang.verify.values.conditions import conditions
 from schedlang.verify.values.explanations import MOST_GROUPS
 from schedlang.verify.values.walk import Program
 from tests.tables import allreduce, ring
+from tests.unit.order_oracle import random_table
 from tests.unit.test_values import build, the
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -238,3 +242,27 @@ def test_in_large_tables_messages_are_taken_to_be_needed_for_their_order(monkeyp
     monkeypatch.setattr(import_module("schedlang.verify.useless"), "TRIED_ROWS", 0)    # not the function
     verdict = verify(table)
     assert verdict.ok and not [d for d in verdict.diagnostics if d.code == "SL607"]
+
+
+# Races
+
+
+def test_lanes_that_keep_apart():
+    """Two lanes of a rank are apart where the chunks that they name, from the first to the last, do not meet."""
+    random, seen = Random(1), Counter()
+    for _ in range(400):
+        table = random_table(random, statements=random.randrange(2, 7), ranks=2, streams=3, chunks=30, fused=False)
+        count = np.array([random.randint(1, 4) for _ in range(len(table))], np.int32)
+        some = np.array([random.randrange(2) for _ in range(len(table))], np.int32)
+        table = table.with_columns(count=count, buffers=(Buffer("data", 40, role="data"), Buffer("t", 40)),
+                                   buffer=np.where(table.buffer != NONE, some, NONE).astype(np.int32))
+        named = {}
+        for buffer, chunk in ((table.buffer, table.chunk), (table.from_buffer, table.from_chunk)):
+            for row in np.flatnonzero(buffer != NONE).tolist():
+                low = 40 * int(buffer[row]) + int(chunk[row])
+                named.setdefault((int(table.rank[row]), int(table.stream[row])), []).extend([low, low + count[row] - 1])
+        lanes = [(rank, min(places), max(places)) for (rank, _), places in named.items()]
+        apart = not any(a[0] == b[0] and a[1] <= b[2] and b[1] <= a[2] for a, b in combinations(lanes, 2))
+        assert races._apart(table, Lanes(table)) == apart
+        seen[apart] += 1
+    assert min(seen.values()) > 50
