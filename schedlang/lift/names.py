@@ -27,7 +27,7 @@ def identifier(name: str, fallback: str) -> str:
         return fallback + word
     if word[0].isdigit():
         word = f"{fallback}_{word}"
-    return f"{word}_" if word in _TAKEN or len(word) == 1 else word
+    return f"{word}_" if word in _TAKEN else word
 
 
 def taken() -> set[str]:

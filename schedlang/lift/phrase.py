@@ -11,6 +11,7 @@ import numpy as np
 from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import Array
 from schedlang.lift.formulas import Seated, Xor
+from schedlang.lift.names import VARIABLES
 
 INDENT = "    "
 INLINE = 8
@@ -81,7 +82,7 @@ def _terms(formula: Affine, at: Sequence[Coordinate], more: int = 0) -> list[tup
     """What is added up: (1 or -1, text), constants last."""
     offset = formula.offset + more
     found = []
-    for slope, c in zip(formula.slopes, at, strict=True):
+    for slope, c in sorted(zip(formula.slopes, at, strict=True), key=lambda pair: pair[1].name != VARIABLES[0]):
         if slope:
             offset -= slope * c.start
             found.append((1 if slope > 0 else -1, c.name if abs(slope) == 1 else f"{abs(slope)} * {c.name}"))

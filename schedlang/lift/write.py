@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schedlang.ir.loops.formulas import Affine, Formula, Modular
 from schedlang.ir.table import NONE, Array
@@ -120,7 +120,7 @@ class _Writer:
         start = int(saved > 2 and count != self.tables.world)
         stop, world = count + start, self.tables.world
         end = "ranks" if stop == world and (start or name == VARIABLES[0]) else (
-            "ranks - 1" if 2 < stop == world - 1 and not start else stop)
+            "ranks - 1" if 2 < stop == world - 1 else stop)
         return headed(f"for {name} in {start}..{end}", bodies[start])
 
     def body(self, parts: Sequence[Part], at: tuple[Coordinate, ...]) -> list[str]:
@@ -184,7 +184,9 @@ class _Writer:
         return word + (f"[{', '.join(told)}]" if told else "")
 
     def value(self, line: Line, which: Field, at: tuple[Coordinate, ...], more: int = 0) -> str:
-        return phrase(line.formulas[which], at, self.tables, WORDS[which], more)
+        # Numbers of records and connections have nothing to do with how many ranks there are.
+        tables = replace(self.tables, world=0) if which in (Field.TURN, Field.CHAN) else self.tables
+        return phrase(line.formulas[which], at, tables, WORDS[which], more)
 
     def place(self, line: Line, buffer: int, which: Field, at: tuple[Coordinate, ...]) -> str:
         name, start = self.words.buffers[buffer], self.value(line, which, at)
