@@ -169,6 +169,18 @@ def test_names_are_for_schedules_without_reductions():
         judge(table, Program.of(moving), before_after, agree=False, method="names")
 
 
+def test_fingerprints_of_results_that_hold_one_value():
+    """They are for sums; where they are asked for, a result of one contribution has the fingerprint of that."""
+    for chunk, wrong in ((1, []), (0, ["SL503"])):
+        there, back = ("send", "data", 0, 0, 1, "data", 0), ("send", "data", chunk, 1, 0, "data", 1)
+        table = build("allgather", 2, [[there], [back]], chunks=2)
+        matched = match(table)
+        found, before_after = order(table, matched), conditions(table)
+        moving = carriers(table, matched, found, before_after.locations, steps(table, matched.lanes, before_after))
+        held = judge(table, Program.of(moving), before_after, agree=False, method="fingerprints", seed=1)
+        assert held.method == "fingerprints" and [d.code for d in held.wrong] == wrong
+
+
 def test_many_statements_that_go_wrong_are_told_up_to_a_limit():
     """A rank's result comes from a statement of its own; of all but one too little is added."""
     ranks = MOST_GROUPS + 5
@@ -176,7 +188,8 @@ def test_many_statements_that_go_wrong_are_told_up_to_a_limit():
     verdict = verify(build("allreduce", ranks, lines, op="sum"))
     found = [d for d in verdict.diagnostics if d.code == "SL501"]
     assert len(found) == MOST_GROUPS
-    assert sum(d.count for d in found) == ranks and found[-1].count > 1
+    assert [d.location.line for d in found] == [*range(1, MOST_GROUPS + 1)]
+    assert [d.count for d in found] == [1] * (MOST_GROUPS - 1) + [6]
 
 
 def test_a_tree_with_a_part_that_occurs_twice_is_written_out():
