@@ -130,16 +130,14 @@ class _Explainer:
         """The wrong result that a wrong result is only a copy of: as long as all it holds came by one plain write, from
         the final value of another wrong result that must hold the same, that other one is to be explained."""
         at, writers = past.location, past.writers
-        seen = {at}
-        must = list(self.conditions.expected(self._result(at)))
+        must = self.conditions.expected(self._result(at))
         while len(writers) == 1 and writers[0] in past.copied and self._copies(writers[0]):
-            source, writers = past.copied[writers[0]]
-            if source in seen or not writers or writers[-1] != self.last[source] or self._result(source) == NONE:
+            source, writers = past.copied[writers[0]]   # written before it was read, and not again: this ends
+            if not writers or writers[-1] != self.last[source] or self._result(source) == NONE:
                 break
-            if list(self.conditions.expected(self._result(source))) != must:
+            if self.conditions.expected(self._result(source)) != must:
                 break
             at = source
-            seen.add(at)
         return at
 
     def _copies(self, carrier: int) -> bool:
@@ -201,12 +199,12 @@ class _Explainer:
         elif twice:
             code = "SL502"
             help = "add each contribution once: leave this one out, or pass finished values on with `send`"
-            guilty = next((carrier for carrier, again in past.repeats if again & past.value.twice), guilty)
+            guilty = past.repeats[0]
             fault = f"ends with {contributions(conditions, twice)} more than once"
         else:
             code, help = "SL501", "carry it there before the end; where other contributions are to stay, `reduce` it"
             fault = f"ends without {contributions(conditions, missing)}"
-            guilty = self._destroyed(missing, past, guilty)
+            guilty = self._destroyed(missing[0], guilty)
         name = conditions.locations.name(past.location)
         message = (f"{name} {fault}: it should hold {contributions(conditions, should)} "
                    f"and holds {_held(conditions, past)}")
@@ -237,10 +235,10 @@ class _Explainer:
             self.trails[contribution] = trail(self.program, self.conditions, contribution)
         return self.trails[contribution]
 
-    def _destroyed(self, missing: list[int], past: History, otherwise: int | None) -> int | None:
+    def _destroyed(self, missing: int, otherwise: int | None) -> int | None:
         """The plain write that overwrote a missing contribution before it went anywhere, and before the result was
         finished; else the last writer."""
-        path, lands = self._trail(missing[0]), self.program.carriers.lands
+        path, lands = self._trail(missing), self.program.carriers.lands
         early = path.last == NONE and path.lost != NONE and (otherwise is None or lands[path.lost] < lands[otherwise])
         return path.lost if early else otherwise
 

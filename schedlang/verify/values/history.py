@@ -35,8 +35,9 @@ class History:
 
     ``contributions``: the number of each bit. ``writers``: the carriers whose values make up the content, from the last
     plain write on. ``moved``: what each carrier of the slice carried. ``copied``: for carriers that read a location,
-    which, and whose values made up its content then. ``repeats``: additions in walking order that
-    added contributions already there: (carrier, bits). ``mixes``: all additions: (carrier, old bits, added bits).
+    which, and whose values made up its content then. ``repeats``: the carriers that added contributions already there,
+    in walking order; what they added is still held twice at the end. ``mixes``: all additions: (carrier, old bits,
+    added bits).
     """
 
     location: int
@@ -45,7 +46,7 @@ class History:
     writers: list[int] = field(default_factory=list)
     moved: dict[int, Value] = field(default_factory=dict)
     copied: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
-    repeats: list[tuple[int, int]] = field(default_factory=list)
+    repeats: list[int] = field(default_factory=list)
     mixes: list[tuple[int, int, int]] = field(default_factory=list)
 
     def ids(self, bits: int) -> list[int]:
@@ -87,7 +88,7 @@ def history(program: Program, conditions: Conditions, location: int) -> History:
 
     def add(carrier: int, old: Value, more: Value) -> Value:
         if old.once & more.once:
-            found.repeats.append((carrier, old.once & more.once))
+            found.repeats.append(carrier)
         found.mixes.append((carrier, old.once, more.once))
         return old.plus(more)
 
@@ -173,7 +174,7 @@ class _Tracing(Walk):
         held = np.flatnonzero(brought[:, 1])
         if len(held):
             self.last, self.to, self.lost = int(who[held[-1]]), int(where[held[-1]]), NONE
-            came = who[held[self.ranks_of(where[held]) == self.rank]] if self.rank != NONE else held[:0]
+            came = who[held[self.ranks_of(where[held]) == self.rank]]
             if len(came):
                 self.came = int(came[-1])
         elif self.lost == NONE:
