@@ -72,7 +72,7 @@ class _Rows:
         self.plan, self.places, self.size = plan, places, len(plan.kind)
         self.rank = plan.block_rank[plan.block]
         self.first = np.searchsorted(plan.block, np.arange(len(plan.block_rank) + 1))
-        self.waits = np.flatnonzero((plan.dep_block != NONE) & (plan.dep_step != NONE))
+        self.waits = np.flatnonzero(plan.dep_block != NONE)
         self.ends, self.lost = self._awaited()
         self.held = np.zeros(self.size, bool)
         if len(plan.copy_rank):
@@ -80,12 +80,13 @@ class _Rows:
             self.held[begins] = np.isin(self.rank[begins], plan.copy_rank)
 
     def _awaited(self) -> tuple[Array, Array]:
-        """A wait ends with the first step, from the one named on, that tells its end."""
+        """A wait ends with the first step, from the one named on, that tells its end; -1 names the first, since a flag
+        of an earlier turn is too small."""
         plan = self.plan
         block = np.searchsorted(plan.block_rank, self.rank[self.waits]) + plan.dep_block[self.waits]
         tells = np.where(plan.has_dep & (plan.kind != Kind.NOP), np.arange(self.size), self.size)
         following = np.append(np.minimum.accumulate(tells[::-1])[::-1], self.size)
-        named = self.first[block] + plan.dep_step[self.waits]
+        named = self.first[block] + np.maximum(plan.dep_step[self.waits], 0)
         found = following[named]
         lost = found >= self.first[block + 1]
         return np.where(lost, named, found), lost

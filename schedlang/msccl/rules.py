@@ -145,7 +145,8 @@ class _Rules:
         target = np.zeros(len(block), np.int64)
         target[there] = begins[rank[there]] + block[there]
         steps = np.diff(self.first)[target]
-        self.complaints.each(there[step[there] >= steps[there]], plan.step_at, lambda i: f'deps="{step[i]}", but '
+        late = there[np.maximum(step[there], 0) >= steps[there]]     # deps="-1" asks for any step that there is
+        self.complaints.each(late, plan.step_at, lambda i: f'deps="{step[i]}", but '
                              f"{self.of_block(target[i])} has {_numbered(steps[i], 'step')}", "deps", help=HELP["deps"])
 
     def world(self, sizes: Array) -> None:

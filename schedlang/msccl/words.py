@@ -126,7 +126,8 @@ class _Teller:
         if step is None:
             return d
         plan = self.plan
-        rank, id, number = int(plan.block_rank[plan.block[step]]), int(plan.dep_block[step]), int(plan.dep_step[step])
+        rank, id = int(plan.block_rank[plan.block[step]]), int(plan.dep_block[step])
+        number = max(0, int(plan.dep_step[step]))
         block = int(np.searchsorted(plan.block_rank, rank)) + id
         steps = np.flatnonzero(plan.block == block)[number:]
         nop = plan.kind[steps] == Kind.NOP

@@ -170,8 +170,9 @@ def test_a_channel_of_a_block_without_peers():
 
 
 def test_a_dependency_on_no_step():
-    plan = loads(algo([gpu(0, [block(0, [step("cpy", dep=(1, -1)), step("cpy", dep=(-1, 9))]), block(1)])]), "a.xml")
-    assert plan.dep_block.tolist() == [1, -1] and plan.dep_step.tolist() == [-1, 9]
+    blocks = [block(0, [step("cpy", dep=(1, -1)), step("cpy", dep=(-1, 9))]), block(1, [step("cpy")])]
+    plan = loads(algo([gpu(0, blocks)]), "a.xml")
+    assert plan.dep_block.tolist() == [1, -1, -1] and plan.dep_step.tolist() == [-1, 9, -1]
 
 
 def test_single_quotes_comments_and_white_space():
@@ -384,6 +385,8 @@ def test_dependencies():
         'depid="1", but rank 0 has one block only, 0')
     assert only(algo([gpu(0, [block(0, [step("cpy", dep=(1, 0))]), block(1)])]))[3] == (
         'deps="0", but block 1 of rank 0 has no step')
+    assert only(algo([gpu(0, [block(0, [step("cpy", dep=(1, -1))]), block(1)])]))[3] == (
+        'deps="-1", but block 1 of rank 0 has no step')
     two = [block(0, [step("cpy", dep=(1, 2))]), block(1, [step("cpy"), step("cpy")])]
     assert only(algo([gpu(0, two)]))[3] == 'deps="2", but block 1 of rank 0 has the steps 0 to 1 only'
 

@@ -406,6 +406,17 @@ def test_a_wait_for_what_nothing_tells():
                           "earlier step")
 
 
+def test_a_block_without_a_step_is_waited_for_as_for_its_first():
+    """depid with deps="-1": the flags of this turn begin at its step 0, and all of the turn before are smaller."""
+    def rank(told, deps):
+        first = [step("cpy", ("i", 0), ("s", 0)), step("cpy", ("s", 0), ("s", 1), hasdep=told)]
+        return algo([gpu(0, [block(0, first), block(1, [step("cpy", ("s", 1), ("s", 2), dep=(0, deps))])], s=4)],
+                    coll="custom", chunks=4)
+
+    assert codes(judged(rank(1, -1))) == codes(judged(rank(1, 0))) == []
+    assert error(rank(0, -1), "SL306", 8).notes == error(rank(0, 0), "SL306", 8).notes
+
+
 def test_a_wait_in_a_circle():
     found = error(algo([gpu(0, [block(0, [step("cpy", ("i", 0), ("s", 0), dep=(1, 0), hasdep=1)]),
                                 block(1, [step("cpy", ("i", 1), ("s", 1), dep=(0, 0), hasdep=1)])], s=4)],
