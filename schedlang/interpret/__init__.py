@@ -68,7 +68,7 @@ def interpret(table: OpTable, inputs: Sequence[Mapping[str, Array] | None] | int
     empty = always_empty(table)
     if clocks:
         facts["ambiguous"] = findings.ambiguous(program)
-        facts["races"] = findings.races(program, empty, table.transport is not None)
+        facts["races"] = findings.races(program, empty, table.transport is not None, model)
         if finished and table.collective.name == "barrier":
             facts["unordered"] = findings.unordered_ends(table, program)
     return Outcome(

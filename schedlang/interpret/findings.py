@@ -10,7 +10,7 @@ from itertools import pairwise
 from schedlang.interpret.conditions import Location
 from schedlang.interpret.machine import Model
 from schedlang.interpret.outcome import Blocked, Race
-from schedlang.interpret.program import Message, Operation, Program, Step
+from schedlang.interpret.program import Clock, Message, Operation, Program, Step
 from schedlang.ir.table import OpTable
 from schedlang.ops import Op
 
@@ -109,9 +109,9 @@ def _missing_room(model: Model, message: Message) -> tuple[Sequence[int], str]:
 # ---- happens-before --------------------------------------------------------------------------------------------------
 
 
-def _ends_before(a: Step, b: Step) -> bool:
-    """Whether a is complete before b is posted."""
-    return b.posted is not None and bool(b.posted[a.lane.index] >= 2 * a.number + 2)
+def _ends_before(a: Step, moment: Clock | None) -> bool:
+    """Whether a is complete before a moment."""
+    return moment is not None and bool(moment[a.lane.index] >= 2 * a.number + 2)
 
 
 def _begins_before(a: Step, b: Step) -> bool:
@@ -138,19 +138,34 @@ def _accesses(operations: Iterable[Operation]) -> Iterator[tuple[Location, Opera
             yield location, operation, False
 
 
-def _over_before(a: Operation, writes: bool, b: Step, copies: bool) -> bool:
-    """Whether an access is over before step b is posted: the step it stands in is; or, where messages are copied, it
-    reads what the only operation of its step sends, and that has been received."""
-    if _ends_before(a.step, b):
-        return True
-    if writes or not copies or len(a.step.operations) > 1 or a.outgoing is None or a.outgoing.receive is None:
-        return False
-    return _ends_before(a.outgoing.receive.step, b)
+def _over(a: Operation, writes: bool, copies: bool) -> Iterator[Step]:
+    """The steps at whose end an access is over: its own; where messages are copied, also the one that receives what it
+    read, if its step sends that and does nothing else."""
+    yield a.step
+    receive = a.outgoing.receive if a.outgoing is not None else None
+    if copies and not writes and len(a.step.operations) == 1 and receive is not None:
+        yield receive.step
 
 
-def races(program: Program, empty: Set[Location], copies: bool) -> tuple[Race, ...]:
-    """Accesses of two lanes to one location, one of them a write, of which neither is over before the step of the other
-    begins. ``copies``: messages are copied on their way, so what is received has been read."""
+def _begun(b: Operation, writes: bool, copies: bool, model: Model) -> Iterator[Clock | None]:
+    """The moments before which an access does not happen: its step is posted; where messages are copied, also the one
+    from which on the message is there that it stores, if its step does nothing else."""
+    yield b.step.posted
+    if not copies or not writes or len(b.step.operations) > 1 or b.incoming is None or b.incoming.send is None:
+        return
+    send = b.incoming.send
+    passes_on = send.fused is not None and len(send.step.operations) == 1 and not model.rendezvous
+    yield send.step.completed if passes_on else send.step.posted
+
+
+def races(program: Program, empty: Set[Location], copies: bool, model: Model) -> tuple[Race, ...]:
+    """Accesses of two lanes to one location, one of them a write, of which neither is over before the other begins.
+    ``copies``: messages are copied on their way, so what is received has been read, and is stored after it has come."""
+
+    def before(a: Operation, a_writes: bool, b: Operation, b_writes: bool) -> bool:
+        return any(_ends_before(step, moment) for step in _over(a, a_writes, copies)
+                   for moment in _begun(b, b_writes, copies, model))
+
     by_location: dict[Location, list[tuple[Operation, bool]]] = defaultdict(list)
     for location, operation, writes in _accesses(program.operations()):
         if operation.step.posted is not None and location not in empty:
@@ -161,7 +176,7 @@ def races(program: Program, empty: Set[Location], copies: bool) -> tuple[Race, .
             for b, b_writes in accesses[:i]:
                 if a.step.lane is b.step.lane or not (a_writes or b_writes):
                     continue
-                if not (_over_before(a, a_writes, b.step, copies) or _over_before(b, b_writes, a.step, copies)):
+                if not (before(a, a_writes, b, b_writes) or before(b, b_writes, a, a_writes)):
                     pair = (min(a.row, b.row), max(a.row, b.row))
                     found.setdefault(pair, Race(*pair, location))
     return tuple(found[pair] for pair in sorted(found))

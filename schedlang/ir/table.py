@@ -152,7 +152,7 @@ class Unlooped(Sequence[Site]):
 class Transport:
     """What a table was written for: ``depth`` messages are in flight on a connection at most (at least 1), and a
     message of several chunks may go as one or in pieces, down to single chunks, each of which then counts. Messages are
-    copied on their way: once one has arrived, what was sent may be written.
+    copied on their way: once one has arrived, what was sent may be written, and only then it is stored.
 
     ``name``: what it is called, as in ``LL``.
     """

@@ -41,11 +41,25 @@ ENOUGH = 4096
 @dataclass(frozen=True)
 class Pairs:
     """Accesses to be ordered, one entry each: rows ``first`` and ``second`` of two lanes of one rank, and the location,
-    as a number (rank, buffer, chunk)."""
+    as a number (rank, buffer, chunk); whether it is the first's writing and the second's that counts."""
 
     first: Array
     second: Array
     location: Array
+    first_writes: Array
+    second_writes: Array
+
+    def take(self, which: Array) -> Pairs:
+        """Some of them."""
+        return Pairs(self.first[which], self.second[which], self.location[which], self.first_writes[which],
+                     self.second_writes[which])
+
+    def by_row(self) -> Pairs:
+        """The same, the row that comes first in the table as the first."""
+        swap = self.first > self.second
+        return Pairs(np.minimum(self.first, self.second), np.maximum(self.first, self.second), self.location,
+                     np.where(swap, self.second_writes, self.first_writes),
+                     np.where(swap, self.first_writes, self.second_writes))
 
 
 def check(table: OpTable, order: Order, reach: Reach | None = None) -> list[Diagnostic]:
@@ -62,28 +76,47 @@ def check(table: OpTable, order: Order, reach: Reach | None = None) -> list[Diag
     node, reach = order.matching.lanes.node, reach or Reach(table, order)
     enough = ENOUGH if table.transport is None else len(pairs.first) + 1
     unordered, judged = reach.some_unordered(node[pairs.first] + 1, node[pairs.second], enough)
-    racing = Pairs(pairs.first[unordered], pairs.second[unordered], pairs.location[unordered])
+    racing = pairs.take(unordered)
     if table.transport is not None:
-        racing = _not_arrived(table, order, reach, racing)
+        racing = _by_messages(table, order, reach, racing)
     return _findings(table, order, reach, racing, judged) if len(racing.first) else []
 
 
-def _not_arrived(table: OpTable, order: Order, reach: Reach, races: Pairs) -> Pairs:
-    """Without the pairs of which the first reads what its step sends, where that has arrived before the second begins:
-    a transport copies messages, so what has arrived has been read. Of a step with further operations this says nothing.
-    """
+def _by_messages(table: OpTable, order: Order, reach: Reach, races: Pairs) -> Pairs:
+    """Without the pairs that messages order, as a transport copies them: what has arrived has been read, so the first
+    is over when what it read has been received; and nothing is stored before it has arrived."""
     lanes, partner = order.matching.lanes, order.matching.partner
     taker = np.where(table.op == Op.SEND, partner, NONE)    # who receives what a row sends, or what is passed on of it
     fused = fused_sends(table)
     taker[table.of[fused]] = partner[fused]
-    alone = np.bincount(lanes.node[table.of == NONE]) == 1
-    row, places = races.first, Locations(table.ranks, table.buffers)
-    within = races.location - places.at(table.buffer[row], table.rank[row], table.chunk[row])
-    writes = (table.op[row] != Op.SEND) & (table.buffer[row] != NONE) & (within >= 0) & (within < table.count[row])
-    likely = np.flatnonzero((taker[row] != NONE) & alone[lanes.node[row]] & ~writes)
-    racing = np.ones(len(row), bool)
-    racing[likely] = ~reach.across(lanes.node[taker[row[likely]]] + 1, lanes.node[races.second[likely]])
-    return Pairs(row[racing], races.second[racing], races.location[racing])
+    first, second = races.first, races.second
+    sent = ~races.first_writes & (taker[first] != NONE) & _alone(table, lanes)[lanes.node[first]]
+    arrives = _arrival(table, order)[second]
+    over = (lanes.node[first] + 1, np.where(sent, lanes.node[taker[first]] + 1, NONE))
+    begins = (lanes.node[second], np.where(races.second_writes, arrives, NONE))
+    racing = np.ones(len(first), bool)
+    for end, begin in ((1, 0), (0, 1), (1, 1)):
+        these = np.flatnonzero(racing & (over[end] != NONE) & (begins[begin] != NONE))
+        racing[these] = ~reach.across(over[end][these], begins[begin][these])
+    return races.take(racing)
+
+
+def _alone(table: OpTable, lanes: Lanes) -> Array:
+    """Whether a step is one operation (bool, by node). Of steps with more, messages show nothing."""
+    return np.bincount(lanes.node[table.of == NONE], minlength=lanes.nodes) == 1
+
+
+def _arrival(table: OpTable, order: Order) -> Array:
+    """For each row that receives, alone in its step, the node from which on its message can be there; NONE for others.
+    A plain send is posted then; what is passed on is done, where it is one operation and not just handed through."""
+    lanes, node = order.matching.lanes, order.matching.lanes.node
+    alone = _alone(table, lanes)
+    found = np.full(len(table), NONE, np.int32)
+    rows = np.flatnonzero(((table.op == Op.RECV) | (table.op == Op.REDUCE_RECV)) & alone[node])
+    send = order.matching.partner[rows]
+    passes_on = (table.of[send] != NONE) & alone[node[send]] & (order.sends.depth != 0)
+    found[rows] = node[send] + passes_on
+    return found
 
 
 def candidates(table: OpTable, order: Order) -> Pairs | None:
@@ -91,7 +124,7 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
 
     In a legal execution, each read comes after the last write of its location, and before the next one; each write
     comes after the write before it. Order is transitive, so these few pairs decide. None where there is nothing to
-    show.
+    show. An access begins with its step; what a transport brings, though, is stored once it has arrived.
     """
     lanes = order.matching.lanes
     if int(lanes.per_rank(table.ranks).max(initial=0)) < 2 or _apart(table, lanes):
@@ -102,14 +135,32 @@ def candidates(table: OpTable, order: Order) -> Pairs | None:
         if not shared.any():
             return None
     found = []
+    posted = stored = order.posted
+    if table.transport is not None:
+        posted, stored = 4 * posted.astype(np.int64), _stored(table, order)
     for *block, write in _blocks(table):
         row, location = _touched(table, places, *block)
         keep = order.posted[row] != NONE
         if shared is not None:
             keep &= shared[location]
-        found.append((row[keep], location[keep], np.full(int(keep.sum()), write)))
-    row, location, writes = (np.concatenate(column) for column in zip(*found, strict=True))
-    return _adjacent(order, lanes.node, row, location, writes)
+        row, location = row[keep], location[keep]
+        found.append((row, location, np.full(len(row), write), (stored if write else posted)[row]))
+    row, location, writes, begin = (np.concatenate(column) for column in zip(*found, strict=True))
+    return _adjacent(order, lanes.node, row, location, writes, begin)
+
+
+def _stored(table: OpTable, order: Order) -> Array:
+    """When each row begins to store, in quarters of a level: with its step, at 0; once its message has arrived, that
+    being posted, at 1; or passed on, at 2. All of that comes after whatever is over before it, and before the next
+    level."""
+    arrives = _arrival(table, order)
+    found = 4 * order.posted.astype(np.int64)
+    rows = np.flatnonzero(arrives != NONE)
+    send = order.matching.partner[rows]
+    passed = arrives[rows] != order.matching.lanes.node[send]
+    arrived = np.where(passed, 4 * order.done[send].astype(np.int64) + 2, found[send] + 1)
+    found[rows] = np.maximum(found[rows] + 1, arrived)
+    return found
 
 
 def _apart(table: OpTable, lanes: Lanes) -> bool:
@@ -155,12 +206,12 @@ def _named(table: OpTable, owner: Array, owners: int) -> tuple[Array, Array]:
     return first, last
 
 
-def _adjacent(order: Order, node: Array, row: Array, location: Array, writes: Array) -> Pairs | None:
-    """Of the accesses given, those pairs that decide; two accesses of one step count as one."""
-    by = np.lexsort((row, node[row], order.posted[row], location))
-    row, location, writes = row[by], location[by], writes[by]
+def _adjacent(order: Order, node: Array, row: Array, location: Array, writes: Array, begin: Array) -> Pairs | None:
+    """Of the accesses given, those pairs that decide; two accesses of one step that begin together count as one."""
+    by = np.lexsort((row, node[row], begin, location))
+    row, location, writes, begin = row[by], location[by], writes[by], begin[by]
     new = np.ones(len(row), bool)
-    new[1:] = (node[row[1:]] != node[row[:-1]]) | (location[1:] != location[:-1])
+    new[1:] = (node[row[1:]] != node[row[:-1]]) | (location[1:] != location[:-1]) | (begin[1:] != begin[:-1])
     start = np.flatnonzero(new)
     if not len(start):
         return None
@@ -184,7 +235,7 @@ def _adjacent(order: Order, node: Array, row: Array, location: Array, writes: Ar
     lane = order.matching.lanes.lane[shown]
     differ = lane[first] != lane[second]
     first, second = first[differ], second[differ]
-    return Pairs(shown[first], shown[second], place[first]) if len(first) else None
+    return Pairs(shown[first], shown[second], place[first], wrote[first], wrote[second]) if len(first) else None
 
 
 def accesses(table: OpTable, start: int = 0,
@@ -249,14 +300,13 @@ def _with_elements(table: OpTable, pairs: Pairs) -> Pairs:
         return pairs
     buffer, rank, chunk = Locations(table.ranks, table.buffers).apart(pairs.location)
     kept = Layout(table, None).length(buffer, chunk, rank) > 0
-    return Pairs(pairs.first[kept], pairs.second[kept], pairs.location[kept])
+    return pairs.take(kept)
 
 
 def _findings(table: OpTable, order: Order, reach: Reach, races: Pairs, judged: bool) -> list[Diagnostic]:
     """One finding for each pair of source statements; the earliest race is the one shown. The access that comes first
     in the source is taken to be meant to come first."""
-    races = Pairs(np.minimum(races.first, races.second), np.maximum(races.first, races.second), races.location)
-    races = _telling(order, races)
+    races = _telling(order, races.by_row())
     by = np.lexsort((races.location, order.posted[races.second]))
     statement = collapse.statements(table)
     kinds = statement[table.site[races.first[by]]] * len(statement) + statement[table.site[races.second[by]]]
@@ -280,8 +330,7 @@ def _telling(order: Order, races: Pairs) -> Pairs:
         keep = np.ones(len(by), bool)
         same = [column[by][1:] == column[by][:-1] for column in (lane[other], fixed, races.location)]
         keep[1:] = ~np.logical_and.reduce(same)
-        kept = by[keep]
-        races = Pairs(races.first[kept], races.second[kept], races.location[kept])
+        races = races.take(by[keep])
     return races
 
 
