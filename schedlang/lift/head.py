@@ -27,7 +27,8 @@ def doc(table: OpTable) -> list[str]:
     how = ""
     if table.transport is not None and "inplace" in table.params:
         how = ", in place" if table.params["inplace"] else ", out of place"
-    lines = [f"{table.name}{where}, as it is for {counted(table.ranks, 'rank')}{how}."]
+    first = f"{table.name}{where}, as it is for {counted(table.ranks, 'rank')}{how}."
+    lines = ["".join(c if c.isprintable() else "?" for c in first)]     # a file may be called anything
     if table.transport is not None:
         depth = table.transport.depth
         lines += ["", f"Written for {table.transport.name}, which has {counted(depth, 'message')} in flight on a "

@@ -24,8 +24,8 @@ def identifier(name: str, fallback: str) -> str:
     word = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")
     word = re.sub(r"_+", "_", word)[:60].strip("_")
     if not word or word.isdigit():
-        return fallback + word
-    if word[0].isdigit():
+        word = fallback + word
+    elif word[0].isdigit():
         word = f"{fallback}_{word}"
     return f"{word}_" if word in _TAKEN else word
 

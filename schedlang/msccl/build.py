@@ -98,8 +98,11 @@ def _algo(e: Elements, complaints: Complaints) -> dict[str, int]:
 
 
 def _name(e: Elements, complaints: Complaints) -> str:
-    """The name of the algorithm; that of the file where it has none, which not all runtimes look for."""
-    return e.algo.get("name") or Path(complaints.source.path).name.partition(".")[0] or "algo"
+    """The name of the algorithm; that of the file, as far as it is one, where there is none: not all runtimes look for
+    it."""
+    if name := e.algo.get("name"):
+        return name
+    return "".join(c for c in Path(complaints.source.path).name.partition(".")[0] if c.isprintable()) or "algo"
 
 
 def _taken(columns: dict[str, Array], rows: Array) -> dict[str, Array]:

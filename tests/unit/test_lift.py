@@ -16,6 +16,7 @@ from schedlang.ir.json import dumps
 from schedlang.ir.table import Buffer, Collective, Transport
 from schedlang.lift.check import Renamed, same
 from schedlang.lift.names import identifier
+from schedlang.source import Place
 from schedlang.verify import verify
 from schedlang.verify.sends import Sends
 from tests.campaign import EXAMPLES, shipped_tables
@@ -265,10 +266,16 @@ def test_names_that_are_none():
 
 
 @pytest.mark.parametrize("name, made", [
-    ("ring", "ring"), ("for", "for_"), ("2d", "schedule_2d"), ("", "schedule"), ("naïve-é", "na_ve"),
+    ("ring", "ring"), ("for", "for_"), ("2d", "schedule_2d"), ("", "schedule_"), ("é", "schedule_"), ("naïve-é", "na_ve"),
     ('a"""b', "a_b"), ("x" * 99, "x" * 60), ("data", "data_"), ("7", "schedule7")])
 def test_identifiers(name, made):
     assert identifier(name, "schedule") == made
+    assert comes_back(allreduce([], 1, 1, name=name)).startswith(f"schedule {made}():")
+
+
+def test_the_name_of_a_file_is_written_as_far_as_it_can_be():
+    table = replace(allreduce([], 1, 1), location=Place('a"""\n\x1b\udcff.xml', 1))
+    assert '    """table of a\'\'\'???.xml, as it is for 1 rank.' in written(table)[0]
 
 
 def test_waits_for_what_nothing_records_stay():

@@ -146,6 +146,7 @@ def test_what_older_files_lack():
 def test_a_name_may_lack():
     assert loads(pair(name=None), "some/ring.v2.xml").name == "ring"
     assert loads(pair(name=None), ".xml").name == "algo"
+    assert loads(pair(name=None), "a\nb\x1b[31m\udcff.xml").name == "ab[31m"
 
 
 @pytest.mark.parametrize("redop", ["sum", "prod", "min", "max", "nop"])
