@@ -266,7 +266,8 @@ def test_names_that_are_none():
 
 
 @pytest.mark.parametrize("name, made", [
-    ("ring", "ring"), ("for", "for_"), ("2d", "schedule_2d"), ("", "schedule_"), ("é", "schedule_"), ("naïve-é", "na_ve"),
+    ("ring", "ring"), ("for", "for_"), ("2d", "schedule_2d"), ("", "schedule_"), ("é", "schedule_"),
+    ("naïve-é", "na_ve"),
     ('a"""b', "a_b"), ("x" * 99, "x" * 60), ("data", "data_"), ("7", "schedule7")])
 def test_identifiers(name, made):
     assert identifier(name, "schedule") == made
