@@ -727,7 +727,8 @@ _RUNTIMES = (
     _code(
         "SL702", "unsupported", FAULTY, "The runtime does not have what the file, or the call, needs.",
         """
-        RCCL is built without the fused operations rcs, rrc, rrs and rrcs: it takes such a file, and the call fails.
+        RCCL is built without the fused operations rcs, rrc, rrs and rrcs: it takes such a file, and the call fails. So
+        do RCCL and the Azure executor where a rank has no block, since the GPU is to start none.
         Collectives have names that differ between the runtimes (`reduce_scatter`, `reducescatter`). And no runtime
         runs a file for another operator than sum, prod, min and max: an average goes to its own algorithms.
         """,

@@ -39,6 +39,12 @@ def _over(runtime: Runtime, what: str, limit: str, at: Span, effect: str | None 
 
 
 def _blocks(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
+    idle = np.flatnonzero(np.bincount(plan.block_rank, minlength=plan.ranks) == 0)
+    if len(idle) and not runtime.idle:
+        yield error("SL702", f"rank {int(idle[0])} has no block, and {runtime.title} starts as many: the call fails "
+                    "there", plan.span(int(plan.gpu_at[idle[0]])), count=len(idle),
+                    help='give it one: <tb id="0" send="-1" recv="-1" chan="0"> with no step', runtime=runtime.name,
+                    unloaded=False)
     late = np.flatnonzero(plan.block_id >= runtime.blocks)
     if len(late):
         first = int(late[0])

@@ -61,7 +61,8 @@ class Runtime:
 
     ``name``: for ``--runtime``; ``title``: in messages; ``sources``: where it was read.
 
-    ``steps`` of a block, ``blocks`` of a rank, ``channels`` there can be, ``files`` it keeps.
+    ``steps`` of a block, ``blocks`` of a rank, ``channels`` there can be, ``files`` it keeps. ``idle``: a rank may have
+    no block at all; else its kernel is started with a grid of none, which is an error.
 
     ``fused``: it runs rcs, rrc, rrs and rrcs. ``collectives``: the values of ``coll``. ``required``: the attributes an
     algorithm must have. ``chunks_agree``: i_chunks and o_chunks have to fit nchunksperloop. ``warp``: what nthreads
@@ -84,6 +85,7 @@ class Runtime:
     blocks: int
     channels: int
     files: int
+    idle: bool
     fused: bool
     collectives: tuple[str, ...]
     required: tuple[str, ...]
@@ -114,7 +116,7 @@ RUNTIMES: Mapping[str, Runtime] = {r.name: r for r in (
         "rccl", "RCCL",
         "ROCm/rccl of 2024-10: src/misc/msccl (msccl_parser.cc, msccl_lifecycle.cc, msccl_setup.cc), "
         "src/include/msccl/msccl_struct.h",
-        steps=64, blocks=64, channels=128, files=1024, fused=False, collectives=_LATER,
+        steps=64, blocks=64, channels=128, files=1024, idle=False, fused=False, collectives=_LATER,
         required=(*_ALWAYS, "outofplace", "minBytes", "maxBytes"), chunks_agree=False, warp=None, last=True,
         endless=True, range=None, folder=True, both=True, unreadable=_ENDS, refuses=_FAILS, wrong_world=_SILENT,
         passes=_SILENT, crowded="it warns, and goes on without the file"),
@@ -122,14 +124,14 @@ RUNTIMES: Mapping[str, Runtime] = {r.name: r for r in (
         "azure", "the Azure executor",
         "Azure/msccl-executor-nccl of 2024: src/misc/msccl (the same files), src/include/msccl/msccl_struct.h, "
         "src/include/device.h, makefiles/common.mk (MSCCL_MAX_NUM_STEPS, which a build may set)",
-        steps=64, blocks=32 * 32, channels=32, files=1024, fused=True, collectives=_LATER,
+        steps=64, blocks=32 * 32, channels=32, files=1024, idle=False, fused=True, collectives=_LATER,
         required=(*_ALWAYS, "outofplace", "minBytes", "maxBytes"), chunks_agree=False, warp=None, last=True,
         endless=True, range=None, folder=True, both=True, unreadable=_ENDS, refuses=_FAILS, wrong_world=_SILENT,
         passes=_SILENT, crowded=_FAILS),
     Runtime(
         "microsoft", "microsoft/msccl",
         "microsoft/msccl: src/graph/topo.cc, src/graph/xml.h, src/include/msccl.h, src/collectives/all_to_all.cc",
-        steps=256, blocks=216, channels=32, files=4, fused=True,
+        steps=256, blocks=216, channels=32, files=4, idle=True, fused=True,
         collectives=("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom"),
         required=("name", *_ALWAYS), chunks_agree=True, warp=32, last=False, endless=False, range=(0, 1 << 27),
         folder=False, both=False, unreadable=_IGNORES, refuses=_IGNORES, wrong_world=_IGNORES, passes=_SILENT,
