@@ -926,8 +926,7 @@ def test_what_is_reported_is_what_a_reader_of_single_characters_stumbles_over(in
         at = places[int(where * (len(places) - 1))]
         text = text[:at] + piece + text[at:]
     meant = understood(text)
-    # Blanks that go into the name of an attribute that nobody reads harm nobody.
-    if meant is None or "&#32;" in text or re.search(r" x\d*\s+=", text):
+    if meant is None or "&#32;" in text:
         return
     try:
         # A line end in a value is a blank to XML.
@@ -935,7 +934,10 @@ def test_what_is_reported_is_what_a_reader_of_single_characters_stumbles_over(in
                 for name, seen in PlainReader(text).elements() if name in PER_TAG]
     except Refused:
         took = None
-    assert bool([q for q in quirks(Source("a", text)) if q.fatal]) == (took != meant), text
+    fatal = {q.what for q in quirks(Source("a", text)) if q.fatal}
+    # Blanks become names of attributes, or part of them: where nobody reads these they harm nobody.
+    harmless = took == meant and fatal <= {"a tab", "a blank beside a ="}
+    assert bool(fatal) == (took != meant) or harmless, text
 
 
 # ---- nops and reductions, against what the runtimes make of a block ---------------------------------------------
