@@ -16,7 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir.table import OpTable
@@ -55,8 +57,7 @@ def judge(text: str, seed: int = 0, models: Sequence[str] = MODELS) -> Compariso
     try:
         file = msccl_machine.read(text)
     except msccl_machine.Illegal as e:
-        refused = _refused(lambda: [table(plan, way) for plan in [loads(text, "mutant.xml")]
-                                    for way in placements(plan)])
+        refused = _refused(text)
         wrong = None if refused <= ILLEGAL and refused else f"illegal, as {e}; schedlang: {sorted(refused) or 'legal'}"
         return Comparison("illegal", wrong)
     words = []
@@ -68,14 +69,15 @@ def judge(text: str, seed: int = 0, models: Sequence[str] = MODELS) -> Compariso
     return Comparison(next((w for w in words if w != "clean"), "clean"))
 
 
-def _refused(read: Callable[[], object]) -> set[str]:
-    """The codes by which a file is refused."""
+def _refused(text: str) -> set[str]:
+    """The codes by which a file is refused, or its tables."""
     try:
-        read()
+        plan = loads(text, "mutant.xml")
+        verdicts = [verify(table(plan, way)) for way in placements(plan)]
     except SchedError as e:
         assert all(d.location is not None and d.message for d in e.diagnostics)
         return {d.code for d in e.diagnostics}
-    return set()
+    return {d.code for verdict in verdicts for d in verdict.diagnostics} & ILLEGAL
 
 
 def _judge_placement(text: str, file: msccl_machine.File, inplace: bool, seed: int,
@@ -201,43 +203,59 @@ def campaign(count: int, seed: int, real: Mapping[str, str]) -> Figures:
     return figures
 
 
-def shrink(text: str, fails: Callable[[str], bool], tries: int = 400) -> str:
-    """A small file for which ``fails`` holds as well: blocks, messages and steps are left out one after another, as
-    long as it does. ``tries``: how many files are tried."""
-    for parts in (_of_blocks, _of_messages, _of_steps, _of_messages, _of_steps):
+def shrink(text: str, fails: Callable[[str], bool], tries: int = 300) -> str:
+    """A small file for which ``fails`` holds as well: blocks, messages and steps are left out, many at once, then one
+    after another, as long as it does. ``tries``: how many files are tried."""
+    for parts in (_of_blocks, _of_messages, _of_steps, _of_messages, _of_steps, _of_empty):
+        size = max(1, len(parts(Draft(text, random.Random(0)))) // 2)
         at = 0
-        while at < parts(draft := Draft(text, random.Random(0)), None) and tries:
+        while tries:
+            found = parts(draft := Draft(text, random.Random(0)))
+            if at >= len(found):
+                if size == 1:
+                    break
+                size, at = size // 2, 0
+                continue
             tries -= 1
-            parts(draft, at)
+            for remove in found[at:at + size]:
+                remove()
             candidate = draft.finish()
-            if fails(candidate):
+            if candidate != text and fails(candidate):
                 text = candidate
             else:
-                at += 1
+                at += size
     return text
 
 
-def _of_blocks(draft: Draft, at: int | None) -> int:
-    found = [tb for tb in draft.blocks() if len(tb)]
-    if at is not None:
-        found[at][:] = []
-    return len(found)
+def _of_blocks(draft: Draft) -> list[Callable[[], None]]:
+    """What empties each block."""
+    return [partial(tb.__setitem__, slice(None), []) for tb in draft.blocks() if len(tb)]
 
 
-def _of_messages(draft: Draft, at: int | None) -> int:
-    found = draft.messages()
-    for tb, step in found[at] if at is not None else ():
+def _of_messages(draft: Draft) -> list[Callable[[], None]]:
+    """What removes both ends of each message."""
+    return [partial(_remove, *ends) for ends in draft.messages()]
+
+
+def _of_steps(draft: Draft) -> list[Callable[[], None]]:
+    """What removes each step."""
+    return [partial(_remove, end) for end in draft.steps()]
+
+
+def _of_empty(draft: Draft) -> list[Callable[[], None]]:
+    """What removes each block without steps; those after it move up."""
+    def remove(gpu: Element, tb: Element) -> None:
+        gpu.remove(tb)
+        for number, other in enumerate(gpu.findall("tb")):
+            other.set("id", str(number))
+
+    return [partial(remove, gpu, tb) for gpu in draft.gpus for tb in gpu.findall("tb") if not len(tb)]
+
+
+def _remove(*ends: tuple[Element, Element]) -> None:
+    for tb, step in ends:
         if step in list(tb):
             tb.remove(step)
-    return len(found)
-
-
-def _of_steps(draft: Draft, at: int | None) -> int:
-    found = draft.steps()
-    if at is not None:
-        tb, step = found[at]
-        tb.remove(step)
-    return len(found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 DEPTH = {"Simple": 2, "LL": 8, "LL128": 8}
 COLLECTIVES = {"allreduce", "allgather", "alltoall", "reduce", "broadcast", "reduce_scatter", "reducescatter", "gather",
                "scatter", "custom", "send", "recv", "alltoallv"}
+BLOCKED = ("allgather", "reduce_scatter", "reducescatter", "gather", "scatter")
 SENDS, RECEIVES = {"s", "rcs", "rrs", "rrcs"}, {"r", "rcs", "rrc", "rrs", "rrcs"}
 READS, WRITES = {"s", "cpy", "re", "rrc", "rrs", "rrcs"}, {"r", "cpy", "re", "rcs", "rrc", "rrcs"}
 KINDS = SENDS | RECEIVES | READS | {"nop"}
@@ -74,7 +75,11 @@ class Outcome:
     sends and receives of a connection are not equally many; ``mismatched``: sizes of a message differ. Where none of
     them holds: ``hangs`` with the protocol's depth, ``least`` depths of whole messages and of single chunks that
     suffice (0: none does). Where one does: ``races``, ``uninitialised`` reads, ``wrong`` results; ``agreement``: all
-    ranks hold their results from one order of sums (None: the collective has no result that they share)."""
+    ranks hold their results from one order of sums (None: the collective has no result that they share).
+
+    For ``races`` a step reads from its beginning on, a receiving one perhaps before its message has come, and stores
+    when that has come. A message that has arrived shows what its sender had done before, and that what it is made of
+    has been read; not that the sender's step is done, which may store besides."""
 
     never: bool = False
     unmatched: bool = False
@@ -97,8 +102,8 @@ class Outcome:
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-def read(text: str) -> File:
-    """The file in a text. Raises Illegal."""
+def read(text: str, root: int = 0) -> File:
+    """The file in a text, for calls with a root. Raises Illegal."""
     try:
         algo = ElementTree.fromstring(text)
     except ElementTree.ParseError as e:
@@ -110,11 +115,15 @@ def read(text: str) -> File:
     _int(algo, "nchannels", 1)
     inplace = bool(_int(algo, "inplace", 0, 1))
     outofplace = bool(_int(algo, "outofplace", 0, 1)) if "outofplace" in algo.attrib else not inplace
-    root = int(algo.get("root", "0"))
-    _rule(0 <= root < ranks, "no such root")
     gpus = {_int(gpu, "id", 0): gpu for gpu in algo.findall("gpu")}
     _rule(sorted(gpus) == list(range(ranks)) and len(algo.findall("gpu")) == ranks, "ranks")
-    if coll in ("allgather", "alltoall", "reduce_scatter", "reducescatter"):
+    if coll in ("gather", "scatter"):
+        # The format does not say whether it is the long buffer's chunks that count, or the short one's.
+        short, long = "io" if coll == "gather" else "oi"
+        given = [max(_int(gpu, f"{name}_chunks", 0) for gpu in gpus.values()) for name in (short, long)]
+        if given[1] == chunks * ranks or given == [chunks, 0]:
+            chunks *= ranks
+    if coll in BLOCKED or coll == "alltoall":
         _rule(chunks % ranks == 0, "blocks are not equal")
     file = File(ranks, chunks, coll, DEPTH[proto], root, (True,) * inplace + (False,) * outofplace, [], [], [], [])
     for rank in range(ranks):
@@ -126,11 +135,8 @@ def read(text: str) -> File:
 def _gpu(file: File, rank: int, gpu: ElementTree.Element) -> None:
     given = {name: _int(gpu, f"{name}_chunks", 0) for name in "ios"}
     whole = {"i": file.chunks, "o": file.chunks}
-    if file.coll in ("allgather", "reduce_scatter", "reducescatter"):
-        whole["i" if file.coll == "allgather" else "o"] //= file.ranks
-    if file.coll in ("gather", "scatter"):
-        short, long = "io" if file.coll == "gather" else "oi"
-        whole[long] = whole[short] * file.ranks
+    if file.coll in BLOCKED:
+        whole["i" if file.coll in ("allgather", "gather") else "o"] //= file.ranks
     known = file.coll not in ("custom", "send", "recv", "alltoallv")
     # What is declared bounds offsets; 0 declares nothing, and the collective says what there is.
     size = {b: min(given[b] or whole[b], whole[b]) if known else given[b] or whole[b] for b in "io"}
@@ -150,6 +156,8 @@ def _gpu(file: File, rank: int, gpu: ElementTree.Element) -> None:
             _rule(s.depid < 0 or s.deps < len(blocks[s.depid].steps), "no such step")
             for used, (buffer, offset) in ((s.kind in READS, s.src), (s.kind in WRITES, s.dst)):
                 _rule(not used or 0 <= offset <= size[buffer] - s.count, "outside of the buffer")
+                absent = buffer == {"scatter": "i", "gather": "o"}.get(file.coll) and rank != file.root
+                _rule(not (used and absent and False in file.placements), "only the root has that buffer")
     file.of.append(list(range(len(file.blocks), len(file.blocks) + len(blocks))))
     file.blocks += blocks
     for copy in gpu.findall("copy"):
@@ -172,7 +180,7 @@ def _block(file: File, rank: int, tb: ElementTree.Element) -> Block:
             places.append((buffer, _int(step, f"{end}off", -(1 << 31))))
         _rule(kind in KINDS, "unknown operation")
         block.steps.append(Step(kind, places[0], places[1], _int(step, "cnt", 0), _int(step, "depid", -1),
-                                _int(step, "deps", -1), bool(_int(step, "hasdep", 0, 1)) and kind != "nop"))
+                                max(0, _int(step, "deps", -1)), bool(_int(step, "hasdep", 0, 1)) and kind != "nop"))
     return block
 
 
@@ -268,7 +276,7 @@ def _least(file: File, pieces: bool) -> int:
 def _never(file: File) -> bool:
     for block in file.blocks:
         for step in block.steps:
-            if step.depid >= 0 and step.deps >= 0 and not any(
+            if step.depid >= 0 and not any(
                     s.told for s in file.blocks[file.of[block.rank][step.depid]].steps[step.deps:]):
                 return True
     return False
@@ -317,8 +325,7 @@ class _Memory:
         if not self.inplace:
             return offset if buffer == "i" else (1 << 20) + offset
         short = min(size["i"], size["o"])
-        blocked = self.file.coll in ("allgather", "reduce_scatter", "reducescatter", "gather", "scatter")
-        return offset + (rank * short if blocked and size[buffer] == short else 0)
+        return offset + (rank * short if self.file.coll in BLOCKED and size[buffer] == short else 0)
 
     def leaf(self, rank: int, chunk: int) -> int:
         return self._value((rank, chunk), {(rank, chunk): 1})
@@ -341,9 +348,10 @@ class _Memory:
         return self.known[key]
 
     def run(self, seed: int, found: Outcome) -> None:
-        """All of the file, with queues that hold everything; what is wrong goes to ``found``."""
+        """All of the file, with queues that hold everything; what is wrong goes to ``found``. A step is three moments:
+        it reads; it takes a message, and sends one; it stores."""
         file, blocks = self.file, self.file.blocks
-        self.begin()
+        self.begin(found)
         clocks = [[0] * len(blocks) for _ in blocks]
         queues: dict[Connection, list[tuple[list[int | None], list[int]]]] = {}
         flags: dict[tuple[int, int], list[int]] = {}
@@ -360,21 +368,24 @@ class _Memory:
         for b, number in execute(file, None, rng=random.Random(seed)):
             block, step = blocks[b], blocks[b].steps[number]
             rank, clock, cells = block.rank, clocks[b], self.cells[block.rank]
-            clock[b] += 1
-            if step.depid >= 0 and step.deps >= 0:
+            if step.depid >= 0:
                 other = file.of[rank][step.depid]
                 _join(clock, flags[other, _first_told(blocks[other], step.deps)])
+            clock[b] += 1
+            if step.kind in READS:
+                for k in range(step.count):
+                    touch(rank, self.pointer(rank, *step.src) + k, b, writes=False)
             message: list[int | None] = []
             if step.kind in RECEIVES:
                 message, sender = queues[block.recv, rank, block.chan].pop(0)
                 _join(clock, sender)
+            shown = list(clock) if step.kind in SENDS else []
+            clock[b] += 1
             if step.kind != "nop":
                 source, target = self.pointer(rank, *step.src), self.pointer(rank, *step.dst)
                 if step.kind in READS:
                     held = [cells.get(source + k) for k in range(step.count)]
                     found.uninitialised |= None in held
-                    for k in range(step.count):
-                        touch(rank, source + k, b, writes=False)
                     message = [self.sum(x, y) for x, y in zip(message, held, strict=True)] if message else held
                 if step.kind == "re":
                     found.uninitialised |= any(target + k not in cells for k in range(step.count))
@@ -387,13 +398,13 @@ class _Memory:
                         else:
                             cells.pop(target + k, None)
                 if step.kind in SENDS:
-                    queues.setdefault((rank, block.send, block.chan), []).append((message, list(clock)))
+                    queues.setdefault((rank, block.send, block.chan), []).append((message, shown))
             if step.told:
                 flags[b, number] = list(clock)
         self.end(found)
 
-    def begin(self) -> None:
-        """What there is before: the inputs, of broadcast and scatter the root's only."""
+    def begin(self, found: Outcome) -> None:
+        """What there is before: the inputs, of broadcast and scatter the root's only; then the copies."""
         file = self.file
         for rank in range(file.ranks):
             if file.coll in ("broadcast", "scatter") and rank != file.root:
@@ -404,6 +415,7 @@ class _Memory:
                 self.cells[rank][self.pointer(rank, "i", k)] = self.leaf(rank, k)
         for rank, i, o, count in file.copies:
             taken = [self.cells[rank].get(self.pointer(rank, "i", i + k)) for k in range(count)]
+            found.uninitialised |= None in taken
             for k, value in enumerate(taken):
                 if value is not None:
                     self.cells[rank][self.pointer(rank, "o", o + k)] = value

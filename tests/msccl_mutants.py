@@ -196,8 +196,8 @@ def _cut_dependency(d: Draft) -> bool:
     found = d.step(lambda s: s in d.aims)
     if found is not None:
         del d.aims[found[1]]
-        found[1].set("depid", "-1")
-        found[1].set("deps", "-1")
+        for name in d.rng.choice((("depid", "deps"), ("depid", "deps"), ("depid",), ("deps",))):
+            found[1].set(name, "-1")
     return found is not None
 
 

@@ -1,0 +1,101 @@
+"""Reader, table, verifier and interpreter say of MSCCL files what a machine says that runs them as their format does:
+see :mod:`tests.msccl_campaign` for what is compared. The full product is ``make nightly``."""
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from tests import msccl_machine
+from tests.msccl_bases import BASES, moves
+from tests.msccl_campaign import LARGER, SMALLER, campaign, judge, real_files
+from tests.msccl_mutants import MUTATIONS, mutate
+from tests.strategies_msccl import files
+
+QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
+VERDICTS = {"clean", "illegal", "never", "unmatched", "mismatched", "hangs", "races", "uninitialised", "wrong"}
+NO_FILES = "../shared/cases/msccl is not there"
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+def test_own_files_are_right(base):
+    judged = judge(BASES[base](), 1)
+    assert (judged.verdict, judged.disagreement) == ("clean", None)
+
+
+def test_own_files_have_everything():
+    read = [msccl_machine.read(make()) for make in BASES.values()]
+    steps = [step for file in read for block in file.blocks for step in block.steps]
+    assert {step.kind for step in steps} == msccl_machine.KINDS
+    assert {file.coll for file in read} == msccl_machine.COLLECTIVES - {
+        "reducescatter", "custom", "send", "recv", "alltoallv"}
+    assert {way for file in read for way in file.placements} == {True, False}
+    assert any(step.depid >= 0 for step in steps) and max(step.count for step in steps) > 1
+
+
+@settings(max_examples=40, **QUIET)
+@given(st.integers(0, 1 << 30))
+def test_moves_one_after_another_are_right(seed):
+    text = moves(random.Random(seed))
+    note(text)
+    judged = judge(text, seed)
+    assert (judged.verdict, judged.disagreement) == ("clean", None)
+
+
+@settings(max_examples=100, **QUIET)
+@given(files(), st.integers(0, 1000))
+def test_on_files_thrown_together(text, seed):
+    note(text)
+    assert judge(text, seed).disagreement is None
+
+
+def campaign_finds_nothing(count, seed, real):
+    figures = campaign(count, seed, real)
+    print("\n".join(figures.lines()))
+    assert not figures.disagreements
+    assert set(figures.kinds) == set(MUTATIONS)
+    assert set(figures.verdicts) >= VERDICTS
+    assert set(figures.bases) >= set(real)
+    assert figures.verdicts["clean"] < count / 2
+    return figures
+
+
+def test_on_mutants_of_own_files():
+    campaign_finds_nothing(150, 3, {})
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_real_files_are_right(name):
+    text = real_files([name]).get(name) or pytest.skip(NO_FILES)
+    judged = judge(text, 1, models=())
+    assert (judged.verdict, judged.disagreement) == ("clean", None)
+
+
+@pytest.mark.nightly
+def test_on_2500_mutants():
+    """Of real files, too, where they are there; those of own and drawn ones are 2,000 anyhow."""
+    real = real_files()
+    figures = campaign_finds_nothing(3000 if real else 2000, 2, real)
+    assert set(figures.bases) >= set(BASES)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LARGER)
+def test_on_mutants_of_larger_files(name):
+    """Without the interpreter, which takes its time."""
+    text, rng = real_files([name]).get(name) or pytest.skip(NO_FILES), random.Random(name)
+    judged = judge(text, 1, models=())
+    assert (judged.verdict, judged.disagreement) == ("clean", None)
+    for kind in sorted(MUTATIONS):
+        mutant = mutate(text, kind, rng)
+        if mutant is not None:
+            assert judge(mutant, 1, models=()).disagreement is None, kind
+
+
+@pytest.mark.nightly
+@settings(max_examples=3000, **QUIET)
+@given(files(), st.integers(0, 1 << 30))
+def test_on_many_files_thrown_together(text, seed):
+    note(text)
+    assert judge(text, seed).disagreement is None
