@@ -47,14 +47,20 @@ def unloaded(fault: Diagnostic) -> bool:
     return bool(fault.witness.get("unloaded"))
 
 
+def ends(fault: Diagnostic) -> bool:
+    """Whether the runtime stops at this fault to read files, so that those after it are not used either."""
+    return bool(fault.witness.get("ends"))
+
+
 def _text(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
     """What its reader of tags stumbles over. The beginning is read first, of all files."""
     beginning = plan.span(plan.at).end
     for quirk in quirks(plan.source):
-        effect = runtime.unreadable if quirk.span.start < beginning else runtime.refuses
+        first = quirk.span.start < beginning
+        effect = runtime.unreadable if first else runtime.refuses
         yield error("SL707", f"{runtime.title} cannot read {quirk.what}: {effect}" if quirk.fatal else
                     f"{runtime.title} misreads {quirk.what}", quirk.span, count=quirk.count, help=quirk.mend,
-                    runtime=runtime.name, unloaded=quirk.fatal)
+                    runtime=runtime.name, unloaded=quirk.fatal, ends=quirk.fatal and first and runtime.folder)
 
 
 def _head(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
@@ -62,12 +68,14 @@ def _head(plan: Plan, runtime: Runtime) -> Iterator[Diagnostic]:
     if lacking:
         yield error("SL707", f"{runtime.title} demands {listed(lacking)} of an algorithm: {runtime.unreadable}",
                     plan.span(plan.at), help=f"add {listed([f'{name}=...' for name in lacking])}",
-                    runtime=runtime.name, missing=lacking, unloaded=True)
+                    runtime=runtime.name, missing=lacking, unloaded=True,
+                    ends=runtime.folder)
     if plan.coll not in runtime.collectives:
         near = {"reduce_scatter": "reducescatter", "reducescatter": "reduce_scatter"}.get(plan.coll)
         yield error("SL702", f"{runtime.title} knows no collective {plan.coll}: {runtime.unreadable}",
                     attribute(plan, "coll"), help=f'here it is called coll="{near}"' if near in runtime.collectives else
-                    f"it knows {listed(runtime.collectives)}", runtime=runtime.name, unloaded=True)
+                    f"it knows {listed(runtime.collectives)}", runtime=runtime.name, unloaded=True,
+                    ends=runtime.folder)
     if not any(usable(plan, runtime, inplace) for inplace in (True, False)):
         yield error("SL706", f"{runtime.title} takes the file neither in place nor out of place",
                     attribute(plan, "inplace"), help="say 1 of the way that it is made for", runtime=runtime.name,

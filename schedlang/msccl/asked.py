@@ -78,10 +78,11 @@ def judge(asked: Asked, named: Sequence[str], folders: Mapping[str, Sequence[str
     strays: list[Diagnostic] = []
     for folder, files in [(None, named), *folders.items()]:
         plans = list(_plans(ordered(list(dict.fromkeys(files)), asked.runtime)))
+        others = _strays(folder, files, asked.runtime) if folder is not None and asked.runtime.folder else []
+        if others:
+            strays.append(_stray(others, asked.runtime))
         if plans:
-            answers.append(answer(plans, asked.runtime, asked.request, asked.inplace))
-        if folder is not None and asked.runtime.folder:
-            strays += _strays(folder, files, asked.runtime)
+            answers.append(answer(plans, asked.runtime, asked.request, asked.inplace, others[0] if others else None))
     return Judged(asked, tuple(answers), tuple(strays))
 
 
@@ -93,16 +94,18 @@ def _plans(files: Iterable[str]) -> Iterator[Plan]:
             continue
 
 
-def _strays(folder: str, files: Sequence[str], runtime: Runtime) -> Iterator[Diagnostic]:
-    """Files of a folder that are no MSCCL files: the runtime reads these, too."""
+def _strays(folder: str, files: Sequence[str], runtime: Runtime) -> list[str]:
+    """Files of a folder that are no MSCCL files, in the order in which the runtime reads these, too."""
     known = {os.path.basename(file) for file in files}
     try:
         others = [entry.path for entry in os.scandir(folder) if entry.name not in known and (
             entry.is_symlink() or entry.is_file())]
     except OSError:
-        return
-    if others:
-        first = ordered(others, runtime)[0]
-        yield warning("SL707", f"{runtime.title} reads every file of its folder as XML, and this is no MSCCL file: "
-                      f"{runtime.unreadable}", Place(first, 1), count=len(others),
-                      help="give the runtime a folder with nothing else in it", runtime=runtime.name)
+        return []
+    return ordered(others, runtime)
+
+
+def _stray(others: Sequence[str], runtime: Runtime) -> Diagnostic:
+    return warning("SL707", f"{runtime.title} reads every file of its folder as XML, and this is no MSCCL file: "
+                   f"{runtime.unreadable}", Place(others[0], 1), count=len(others),
+                   help="give the runtime a folder with nothing else in it", runtime=runtime.name)

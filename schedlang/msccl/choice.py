@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from schedlang.diagnostics import Diagnostic, Note, Severity, error, note, warning
-from schedlang.msccl.accept import Request, factor, faults, reasons, size_range, unloaded, usable
+from schedlang.msccl.accept import Request, ends, factor, faults, reasons, size_range, unloaded, usable
 from schedlang.msccl.phrases import attribute, range_text
 from schedlang.msccl.plan import Plan
 from schedlang.msccl.runtimes import Runtime
@@ -55,9 +55,11 @@ class _File:
         return not any(unloaded(fault) for fault in self.faults)
 
 
-def answer(plans: Sequence[Plan], runtime: Runtime, request: Request, inplace: bool | None) -> Answer:
+def answer(plans: Sequence[Plan], runtime: Runtime, request: Request, inplace: bool | None,
+           stray: str | None = None) -> Answer:
     """Would the runtime take the files, that it is given in this order (see :func:`ordered`)?
 
+    ``stray``: the first file of their folder that is no MSCCL file, at which the reading ends.
     ``inplace``: the calls that are asked about; None: both, as far as the files are for them. All collectives and
     numbers of ranks that there are files for are looked at. Where no file is taken for a call, each says why not; where
     one is, those that it keeps from being taken say so. What no choice of files mends, such as too few channels, is
@@ -69,6 +71,9 @@ def answer(plans: Sequence[Plan], runtime: Runtime, request: Request, inplace: b
     packed = [at for at, file in enumerate(files) if file.plan.source.path.lower().endswith(".gz")]
     if packed:
         found[packed[0]].append(_packed(files[packed[0]].plan, runtime, len(packed)))
+    for at, last in _unread(files, runtime, stray):
+        found[at].append(_after(files[at].plan, last, runtime))
+        files[at] = replace(files[at], faults=found[at])
     loaded = 0
     for at, file in enumerate(files):
         loaded += file.loaded
@@ -116,6 +121,19 @@ def _calls(files: Sequence[_File], runtime: Runtime, request: Request,
                 at for at in here if inplace is not None or usable(files[at].plan, runtime, way)]
 
 
+def _unread(files: Sequence[_File], runtime: Runtime, stray: str | None) -> Iterator[tuple[int, str]]:
+    """The files that are never read, since reading ends at another one, and that one's path."""
+    last = None
+    for at, file in enumerate(files):
+        path = file.plan.source.path
+        if last is None and stray is not None and ordered([path, stray], runtime)[0] == stray:
+            last = stray
+        if last is not None:
+            yield at, last
+        elif any(map(ends, file.faults)):
+            last = path
+
+
 def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
     """Without what is the same for calls in place and out of place."""
     seen = set()
@@ -129,6 +147,12 @@ def _once(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 def _packed(plan: Plan, runtime: Runtime, count: int) -> Diagnostic:
     return note("SL707", f"{runtime.title} reads no compressed files; this is about what is in it", plan.span(plan.at),
                 count=count, help="unpack it where the runtime is to find it", runtime=runtime.name)
+
+
+def _after(plan: Plan, last: str, runtime: Runtime) -> Diagnostic:
+    return error("SL707", f"{runtime.title} never reads this file: it stops at {last}, which comes before",
+                 plan.span(plan.at), help="mend that one, or take it out of the folder", runtime=runtime.name,
+                 last=last, unloaded=True)
 
 
 def _too_many(plan: Plan, runtime: Runtime) -> Diagnostic:

@@ -639,8 +639,20 @@ def test_the_same_reason_is_said_once():
 
 
 def test_a_file_that_is_not_loaded_does_not_win():
-    found, by = several(RCCL, Request(4096), a={"nchannels": 1, "maxBytes": None}, b={})
-    assert won(found) == [("allreduce", 2, True, "b.xml")] and by == {"a": [("SL707", "error")], "b": []}
+    found, by = several(MICROSOFT, Request(4096), a={"nthreads": 33}, b={})
+    assert won(found) == [("allreduce", 2, True, "b.xml")] and by == {"a": [("SL701", "error")], "b": []}
+
+
+@pytest.mark.parametrize("broken", [{"maxBytes": None}, {"coll": "custom"}])
+def test_no_file_is_read_after_one_that_cannot_be(broken):
+    found, by = several(RCCL, Request(4096), a={"minBytes": 8192}, b=broken, c={}, d={})
+    assert [c.plan for c in found.choices if c.collective == "allreduce"] == [None]
+    assert by["a"] == [("SL703", "error")] and by["c"] == by["d"] == [("SL707", "error")]
+    assert only(found.findings[2]).message == "RCCL never reads this file: it stops at b.xml, which comes before"
+    found, _ = several(RCCL, Request(4096), a={}, b=broken)
+    assert ("allreduce", 2, True, "a.xml") in won(found)
+    found, by = several(MICROSOFT, Request(4096), a={"ngpus": 2, "coll": "gather"}, c={})
+    assert ("allreduce", 2, True, "c.xml") in won(found) and by["c"] == []
 
 
 def test_a_file_whose_call_fails_wins():
@@ -774,7 +786,15 @@ def test_a_folder(here, call):
     Path("d/README.md").write_text("about")
     Path("d/sub").mkdir()
     status, out, _ = call("verify", "d", "--runtime", "azure", "--format", "concise")
-    assert status == 0 and "warning[SL707]" in out and "README.md:1" in out and "SL709" not in out
+    assert status == 1 and "warning[SL707]" in out and "README.md:1" in out
+    assert out.count("error[SL707]") == 2       # "README.md" < "a.xml"
+    status, out, _ = call("verify", "d", "--runtime", "azure", "--bytes", "512")
+    assert status == 1 and "in place: no file, but the runtime's own algorithm" in out
+    Path("d/README.md").rename("d/aa.md")
+    status, out, _ = call("verify", "d", "--runtime", "azure", "--bytes", "512")
+    assert status == 1 and "in place: d/a.xml" in out
+    status, out, _ = call("verify", "d", "--runtime", "azure", "--format", "concise")
+    assert status == 1 and out.count("error[SL707]") == 1 and "d/b.xml" in out
     status, out, _ = call("verify", "d", "--runtime", "microsoft")
     assert "README" not in out
 
