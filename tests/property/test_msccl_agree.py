@@ -65,6 +65,16 @@ def test_on_mutants_of_own_files():
     campaign_finds_nothing(150, 3, {})
 
 
+@pytest.mark.parametrize("name, depth, agreement", [
+    ("ap-1pass", 1, False), ("ag-32m-1g", 2, True), ("all-reduce-ring-ll", 2, True), ("ap2ll", 1, True)])
+def test_known_verdicts(name, depth, agreement):
+    """What an independent checker says of them is what the machine says."""
+    file = msccl_machine.read(real_files([name]).get(name) or pytest.skip(NO_FILES))
+    for inplace in file.placements:
+        found = msccl_machine.judge(file, inplace)
+        assert (found.word, found.least[0], found.agreement) == ("clean", depth, agreement)
+
+
 @pytest.mark.parametrize("name", SMALLER)
 def test_real_files_are_right(name):
     text = real_files([name]).get(name) or pytest.skip(NO_FILES)
