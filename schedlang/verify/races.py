@@ -314,9 +314,10 @@ def _findings(table: OpTable, order: Order, reach: Reach, races: Pairs, judged: 
     findings = []
     for index, count in collapse.shown(sorted(zip(first.tolist(), counts.tolist(), strict=True)), SHOWN):
         k = int(by[index])
-        second, location = int(races.second[k]), int(races.location[k])
-        latest = _latest(table, order, reach, int(races.first[k]), second, location)
-        findings.append(_finding(table, order, latest, second, location, count, judged))
+        earlier, second, location = int(races.first[k]), int(races.second[k]), int(races.location[k])
+        if table.transport is None:     # else messages may order what is later
+            earlier = _latest(table, order, reach, earlier, second, location)
+        findings.append(_finding(table, order, earlier, second, location, count, judged))
     return findings
 
 

@@ -84,3 +84,18 @@ def test_a_message_that_came_long_ago():
         assert not races(waits)
         without = [*rows[:3], {**rows[4], "step": 0}]
         assert races(replace(allreduce(without, 2, 2, scratch=[("other", 1)]), transport=transport))
+
+
+def test_the_race_that_is_told_is_one():
+    """Of two stores in one lane the first races with a send; the second comes after the answer to what was sent."""
+    rows = [{**COPY, "stream": "a"},
+            {"op": "recv", "rank": 0, "stream": "a", "step": 1, "peer": 1, "chan": "b", "buffer": "other", "chunk": 0},
+            {**COPY, "stream": "a", "step": 2},
+            {"op": "recv", "rank": 1, "stream": "a", "peer": 0, "buffer": "other", "chunk": 0},
+            {"op": "send", "rank": 1, "stream": "a", "step": 1, "peer": 0, "chan": "b", "buffer": "other", "chunk": 0},
+            {"op": "send", "rank": 0, "stream": "b", "peer": 1, "chan": "a", "buffer": "data", "chunk": 0}]
+    rows[3]["chan"] = "a"
+    plain = allreduce(rows, 2, scratch=[("other", 1)])
+    for table, first in ((replace(plain, transport=Transport("wire", 1)), 0), (plain, 2)):
+        (found,) = [d for d in verify(table).diagnostics if d.code == "SL401" and d.witness["buffer"] == "data"]
+        assert (found.witness["first"], found.witness["second"]) == (first, 5)
