@@ -239,7 +239,7 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
 def _offered(table: OpTable, least: int) -> str:
     """Whether so much buffering can be had, to follow how much would do."""
     if table.transport is None:
-        return "but no transport has to offer that"
+        return f"but no transport has to offer that (verify --sends buffered={least} judges it for one that does)"
     name, depth = table.transport.name, table.transport.depth
     return f"and {name} offers {depth}" if least <= depth else f"but {name} offers no more than {depth}"
 
