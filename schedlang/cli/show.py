@@ -80,8 +80,8 @@ def _drawn(table: OpTable, walked: Walk, wanted: range | None, form: str) -> lis
     try:
         return [render(table, walked, wanted, verify(table).diagnostics)]
     except TooLarge as large:
-        raise SchedError(error("SL208", f"{table.name}: {large}",
-                               help="draw some of its steps with --steps A..B, or fewer ranks with --ranks")) from None
+        help = "draw some of its steps with --steps A..B; of source, fewer ranks with --ranks"
+        raise SchedError(error("SL208", f"{table.name}: {large}", help=help)) from None
 
 
 def _text(table: OpTable, walked: Walk | None, rank: int, wanted: range | None, *, color: bool) -> Iterator[str]:

@@ -122,7 +122,7 @@ def _model(sends: str, deadlock: list[str]) -> str:
     for model in deadlock:
         protocol, _, how = model.rpartition(": ")
         told.append(f"{how} ({protocol})" if protocol else f"{how} (others)" if len(deadlock) > 1 else how)
-    return f"Deadlock is judged {', '.join(told)}, all else with unlimited buffering."
+    return f"Deadlock is judged {' or '.join(told)}, all else with unlimited buffering."
 
 
 def _exit(report: Report) -> int:

@@ -142,19 +142,19 @@ def reasons(plan: Plan, runtime: Runtime, request: Request, inplace: bool) -> li
     found = []
     if request.ranks is not None and request.ranks != plan.ranks:
         found.append(error("SL705", f"the file is for {plan.ranks:,} ranks, and the communicator has "
-                           f"{request.ranks:,}: {runtime.wrong_world}", attribute(plan, "ngpus"),
+                           f"{request.ranks:,}: {runtime.title} {runtime.wrong_world}", attribute(plan, "ngpus"),
                            runtime=runtime.name, ranks=plan.ranks, asked=request.ranks))
     if not usable(plan, runtime, inplace):
         found.append(_placement(plan, runtime, inplace))
     if request.op not in OPERATORS and "reduce" in plan.coll:
-        found.append(error("SL702", f"{runtime.title} runs no file for {request.op}: {runtime.passes}",
+        found.append(error("SL702", f"{runtime.title} runs no file for {request.op}, and {runtime.passes}",
                            attribute(plan, "coll"), help=f"it does for {listed(OPERATORS)}", runtime=runtime.name,
                            op=request.op))
     if request.channels is not None and plan.channels > request.channels:
         found.append(error("SL701", f"the file wants {plan.channels:,} channels, and the communicator has "
                            f"{request.channels:,}: {runtime.crowded}", attribute(plan, "nchannels"),
                            help="set NCCL_MIN_NCHANNELS or NCCL_MAX_NCHANNELS, if they are what bounds it",
-                          
+
                            runtime=runtime.name, channels=plan.channels, asked=request.channels))
     return [*found, *(_size(plan, runtime, request, request.size) if request.size is not None else ())]
 
@@ -166,7 +166,7 @@ def _placement(plan: Plan, runtime: Runtime, inplace: bool) -> Diagnostic:
     word = "inplace" if inplace or not runtime.both else "outofplace"
     said = f"{word} is {plan.attributes[word]}" if word in plan.attributes else f"{word} is missing"
     return error("SL706", f"the file is not for calls {'in place' if inplace else 'out of place'}, as {said}: "
-                 f"{runtime.passes}", attribute(plan, word), runtime=runtime.name, inplace=inplace,
+                 f"{runtime.title} {runtime.passes}", attribute(plan, word), runtime=runtime.name, inplace=inplace,
                  help="where it is right that way, which `verify` proves for files that say so, let it say so")
 
 
@@ -174,9 +174,9 @@ def _size(plan: Plan, runtime: Runtime, request: Request, size: int) -> Iterator
     sizes = size_range(plan, runtime)
     if sizes is not None and not within(size, sizes):
         name = "minBytes" if size < sizes[0] else "maxBytes"
-        yield error("SL703", f"{size_text(size)} are not in the file's range, {range_text(*sizes)}: {runtime.passes}"
-                    if sizes[1] is None or sizes[1] > sizes[0] else
-                    f"{size_text(size)} are not in the file's range, which is empty: {runtime.passes}",
+        yield error("SL703", f"a call of {size_text(size)} is not in the file's range, "
+                    + (range_text(*sizes) if sizes[1] is None or sizes[1] > sizes[0] else "which is empty")
+                    + f": {runtime.title} {runtime.passes}",
                     attribute(plan, name), runtime=runtime.name, size=size, low=sizes[0], end=sizes[1])
     unit, whole = request.itemsize * factor(plan), request.itemsize * lcm(plan.chunks, factor(plan))
     if size and not size % whole:
@@ -189,7 +189,7 @@ def _size(plan: Plan, runtime: Runtime, request: Request, size: int) -> Iterator
         what = f"{size_text(size)} are no whole number of elements of {request.dtype}{share}"
     else:
         what = (f"the {plan.chunks:,} chunks do not divide {size // request.itemsize:,} elements of {request.dtype}: "
-                f"{runtime.passes}")
+                f"{runtime.title} {runtime.passes}")
     yield error("SL704", what, attribute(plan, "nchunksperloop"),
                 help=f"the nearest that they divide: {' and '.join(near)}", runtime=runtime.name, size=size, unit=whole)
 

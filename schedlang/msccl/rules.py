@@ -173,8 +173,9 @@ class _Rules:
                              code="SL221", help=_INSIDE)
 
 
-_INSIDE = ("offset and cnt together stay within what nchunksperloop, and i_chunks, o_chunks and s_chunks of the <gpu>, "
-           "give")
+_INSIDE = ("offset and cnt together stay within the buffer: s_chunks of scratch; of input and output nchunksperloop, "
+           "of the short one of all-gather and reduce-scatter nchunksperloop / ngpus; or i_chunks and o_chunks where "
+           "these are less")
 
 
 def _outside(offset: int, count: int, space: int, rank: int, size: int) -> str:

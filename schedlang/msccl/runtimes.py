@@ -75,7 +75,8 @@ class Runtime:
     ``both``: outofplace is read; else inplace says it alone.
 
     What it does: ``unreadable`` (where the beginning of a file cannot be read), ``refuses`` (at a fault elsewhere in
-    it), ``wrong_world``, ``passes`` (a file that is not for this call), ``crowded`` (more channels than there are).
+    it), ``crowded`` (more channels than there are); and without a subject ``wrong_world``, ``passes`` (a file that is
+    not for this call).
     """
 
     name: str
@@ -108,8 +109,9 @@ _LATER = ("reduce", "broadcast", "allreduce", "reducescatter", "allgather", "sen
           "alltoall", "alltoallv")
 _ENDS = "it gives an error while it reads the folder, and no file that comes after this one is used"
 _FAILS = "the communicator cannot be made"
-_SILENT = "it passes the file over without a word"
-_IGNORES = "it warns, and goes on without the file"
+_SILENT = "passes the file over without a word"
+_WARNS = "warns, and goes on without the file"
+_IGNORES = f"it {_WARNS}"
 
 RUNTIMES: Mapping[str, Runtime] = {r.name: r for r in (
     Runtime(
@@ -119,7 +121,7 @@ RUNTIMES: Mapping[str, Runtime] = {r.name: r for r in (
         steps=64, blocks=64, channels=128, files=1024, idle=False, fused=False, collectives=_LATER,
         required=(*_ALWAYS, "outofplace", "minBytes", "maxBytes"), chunks_agree=False, warp=None, last=True,
         endless=True, range=None, folder=True, both=True, unreadable=_ENDS, refuses=_FAILS, wrong_world=_SILENT,
-        passes=_SILENT, crowded="it warns, and goes on without the file"),
+        passes=_SILENT, crowded=_IGNORES),
     Runtime(
         "azure", "the Azure executor",
         "Azure/msccl-executor-nccl of 2024: src/misc/msccl (the same files), src/include/msccl/msccl_struct.h, "
@@ -134,7 +136,7 @@ RUNTIMES: Mapping[str, Runtime] = {r.name: r for r in (
         steps=256, blocks=216, channels=32, files=4, idle=True, fused=True,
         collectives=("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter", "custom"),
         required=("name", *_ALWAYS), chunks_agree=True, warp=32, last=False, endless=False, range=(0, 1 << 27),
-        folder=False, both=False, unreadable=_IGNORES, refuses=_IGNORES, wrong_world=_IGNORES, passes=_SILENT,
+        folder=False, both=False, unreadable=_IGNORES, refuses=_IGNORES, wrong_world=_WARNS, passes=_SILENT,
         crowded="it warns, reads on, and uses channels that there are not"),
 )}
 """All of them, by name."""

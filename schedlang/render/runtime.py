@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from schedlang.diagnostics import Diagnostic, Severity
+from schedlang.ir.words import counted
 from schedlang.msccl.asked import Judged
 from schedlang.render import json
 from schedlang.render.listed import Listed
@@ -26,7 +27,7 @@ def _lines(judged: Judged, style: Style) -> Iterator[str]:
         return
     kept = judged.taken == len(files)
     tag = style("ok", "ok") if kept else style("error", "REFUSED")
-    yield f"{tag}  {style('bold', one_line(judged.asked.text))}: {_counted(judged.taken, len(files))}"
+    yield f"{tag}  {style('bold', one_line(judged.asked.text))}: {_counted(judged, len(files))}"
     faulty = {id(plan) for plan, found in files if _faulty(found)}
     for answer in judged.answers:
         for choice in answer.choices:
@@ -40,10 +41,17 @@ def _faulty(found: Sequence[Diagnostic]) -> bool:
     return any(d.severity == Severity.ERROR for d in found)
 
 
-def _counted(taken: int, files: int) -> str:
+def _counted(judged: Judged, files: int) -> str:
+    """In short. Of a file that another one spares for a call nothing is said, so where a size is given calls are
+    counted, and else files."""
     if files == 1:
-        return "runs the file" if taken else "does not run the file"
-    return f"nothing speaks against {taken} of {files} files"
+        return "runs the file" if judged.taken else "does not run the file"
+    faulty = {id(plan) for plan, found in judged.files if _faulty(found)}
+    choices = [choice for answer in judged.answers for choice in answer.choices]
+    if judged.asked.request.size is not None and choices:
+        served = sum(choice.plan is not None and id(choice.plan) not in faulty for choice in choices)
+        return f"a file runs for {served:,} of {counted(len(choices), 'kind')} of call"
+    return f"nothing speaks against {judged.taken} of {files} files"
 
 
 def document(judged: Judged) -> dict[str, Any]:

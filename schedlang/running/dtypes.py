@@ -65,7 +65,7 @@ def named(word: str) -> Dtype:
     found = DTYPES.get(text) or next((d for d in DTYPES.values() if d.short == text), None)
     if found is None:
         raise SchedError(error("SL803", f"{word} is no dtype that schedules run on",
-                               help=f"choose one of: {', '.join(DTYPES)}"))
+                               help=f"choose one of: {', '.join(DTYPES)}; or, as NCCL calls them, {', '.join(NCCL)}"))
     return found
 
 

@@ -560,7 +560,7 @@ def test_what_chunks_divide(runtime, coll, chunks, size, itemsize, whole):
 
 def test_the_nearest_sizes_are_offered():
     d = only(reasons(one(swap(chunks=24)), AZURE, Request(1 << 20), True))
-    assert d.message == f"the 24 chunks do not divide 262,144 elements of float32: {AZURE.passes}"
+    assert d.message == f"the 24 chunks do not divide 262,144 elements of float32: {AZURE.title} {AZURE.passes}"
     assert d.help == "the nearest that they divide: 1,048,512 bytes and 1,048,608 bytes"
     small = only(reasons(one(swap(chunks=24)), AZURE, Request(4), True))
     assert small.help == "the nearest that they divide: 96 bytes"
@@ -775,6 +775,17 @@ def test_a_file_that_is_refused(here, call):
     assert out.endswith("REFUSED  the Azure executor, 2 MiB of float32, 3 ranks, 32 channels: does not run the file\n"
                         "    allreduce of 3 ranks in place: no file, but the runtime's own algorithm\n"
                         + out.splitlines()[-1] + "\n")
+
+
+def test_what_runs_is_counted_in_calls_where_a_size_is_given(here, call):
+    """Of two files one is spared for a call that the other takes, though its range is another: it does not count."""
+    write(d__a=swap(maxBytes=1024), d__b=swap(minBytes=2048), d__c=swap(inplace=0, outofplace=1, maxBytes=64))
+    status, out, _ = call("verify", "d", "--runtime", "rccl", "--bytes", "512")
+    assert status == 1 and "REFUSED  RCCL, 512 bytes of float32: a file runs for 1 of 2 kinds of call\n" in out
+    status, out, _ = call("verify", "d", "--runtime", "rccl", "--bytes", "512", "--in-place", "--format", "concise")
+    assert status == 1 and "c.xml:1:" in out        # it is for no call in place, which a.xml takes: left alone below
+    status, out, _ = call("verify", "d/a.xml", "d/b.xml", "--runtime", "rccl", "--bytes", "512")
+    assert status == 0 and "ok  RCCL, 512 bytes of float32: a file runs for 1 of 1 kind of call\n" in out
 
 
 def test_a_folder(here, call):
