@@ -147,6 +147,8 @@ def _gpu(file: File, rank: int, gpu: ElementTree.Element) -> None:
     blocks = [_block(file, rank, tb) for tb in tbs]
     for ends in ([(b.send, b.chan) for b in blocks if b.send >= 0], [(b.recv, b.chan) for b in blocks if b.recv >= 0]):
         _rule(len(set(ends)) == len(ends), "two blocks on one connection")
+    whole_here = rank == file.root or False not in file.placements
+    absent = None if whole_here else {"scatter": "i", "gather": "o"}.get(file.coll)
     for b in blocks:
         for s in b.steps:
             _rule(s.kind not in SENDS or b.send >= 0, "a send without a peer")
@@ -156,12 +158,12 @@ def _gpu(file: File, rank: int, gpu: ElementTree.Element) -> None:
             _rule(s.depid < 0 or s.deps < len(blocks[s.depid].steps), "no such step")
             for used, (buffer, offset) in ((s.kind in READS, s.src), (s.kind in WRITES, s.dst)):
                 _rule(not used or 0 <= offset <= size[buffer] - s.count, "outside of the buffer")
-                absent = buffer == {"scatter": "i", "gather": "o"}.get(file.coll) and rank != file.root
-                _rule(not (used and absent and False in file.placements), "only the root has that buffer")
+                _rule(not used or buffer != absent, "only the root has that buffer")
     file.of.append(list(range(len(file.blocks), len(file.blocks) + len(blocks))))
     file.blocks += blocks
     for copy in gpu.findall("copy"):
         i, o, count = _int(copy, "i_off", 0), _int(copy, "o_off", 0), int(copy.get("cnt", "1"))
+        _rule(absent is None, "only the root has a buffer of a copy")
         _rule(count >= 1 and i + count <= size["i"] and o + count <= size["o"], "a copy outside of the buffer")
         file.copies.append((rank, i, o, count))
 
