@@ -80,7 +80,7 @@ def _drawn(table: OpTable, walked: Walk, wanted: range | None, form: str) -> lis
     try:
         return [render(table, walked, wanted, verify(table).diagnostics)]
     except TooLarge as large:
-        help = "draw some of its steps with --steps A..B; of source, fewer ranks with --ranks"
+        help = "draw some of its steps with --steps A..B, or one rank as text with --rank R; of source, fewer --ranks"
         raise SchedError(error("SL208", f"{table.name}: {large}", help=help)) from None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from schedlang.ir.table import NONE, OpTable
+from schedlang.ir.words import counted
 from schedlang.ops import Op
 from schedlang.render.holdings import Walk
 from schedlang.render.shapes import (
@@ -179,7 +180,8 @@ class _Layout:
         bands = tuple(self.bands())
         size = (columns[-1].x + columns[-1].width if columns else self.margin + 60) + LEFT, self.bottom
         if size[0] > MAX_WIDTH or size[1] > MAX_HEIGHT:
-            raise TooLarge(f"{len(columns):,} steps of {self.table.ranks:,} ranks are too large for a readable picture")
+            raise TooLarge(f"{counted(len(columns), 'step')} of {counted(self.table.ranks, 'rank')} would be too large for "
+                           "a readable picture")
         chips = {id(draft): chip for draft, chip in self.chips()}
         arrows = tuple(self.arrows(chips))
         marks = {mark.row: mark for mark in self.marks()}

@@ -18,6 +18,9 @@ def operation(table: OpTable, row: int) -> str:
     if op == Op.SEND:
         what = f"what id {int(table.of[row])} receives" if table.of[row] != NONE else target(table, row)
         return f"send {what} to {table.peer[row]}{chan}"
+    if table.buffer[row] == NONE:
+        what = f"reduce {source(table, row)}" if op == Op.REDUCE_RECV else "recv"
+        return f"{what} from {table.peer[row]}{chan}, not kept"
     if op == Op.RECV:
         return f"recv {target(table, row)} from {table.peer[row]}{chan}"
     elsewhere = (table.from_buffer[row], table.from_chunk[row]) != (table.buffer[row], table.chunk[row])
@@ -26,9 +29,13 @@ def operation(table: OpTable, row: int) -> str:
 
 
 def transfer(table: OpTable, row: int) -> str:
-    """What a row changes: ``0 -> 1: data[3] +=``, ``on 1: tmp[0] = data[3]``; empty where it changes nothing."""
+    """What a row changes: ``0 -> 1: data[3] +=``, ``on 1: tmp[0] = data[3]``, or of a receive that only passes on what
+    it does with that: ``0 -> 1: + data[3], not kept``; empty where it changes nothing."""
     sign = "+=" if table.op[row] in (Op.REDUCE_RECV, Op.REDUCE) else "="
     if table.op[row] in (Op.RECV, Op.REDUCE_RECV):
+        if table.buffer[row] == NONE:
+            added = f"+ {source(table, row)}, " if table.op[row] == Op.REDUCE_RECV else ""
+            return f"{table.peer[row]} -> {table.rank[row]}: {added}not kept"
         return f"{table.peer[row]} -> {table.rank[row]}: {target(table, row)} {sign}"
     if table.op[row] in (Op.COPY, Op.REDUCE):
         return f"on {table.rank[row]}: {target(table, row)} {sign} {source(table, row)}"

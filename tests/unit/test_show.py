@@ -56,6 +56,19 @@ def test_fused_receive_passes_on_the_sum():
     state = last(allreduce(rows, 3))
     assert state[0, 2, 0] == {(0, 0, 0): 1, (1, 0, 0): 1}
     assert state[0, 1, 0] == {(1, 0, 0): 1}, "a fused receive with no buffer stores nothing"
+    shown = "\n".join(picture(allreduce(rows, 3)))
+    assert "0 -> 1: + data[0], not kept" in shown and "nothing +=" not in shown
+    found = list(rank_lines(allreduce(rows, 3), 1, None, Style(False)))
+    assert any("reduce data[0] from 0, not kept" in line for line in found)
+
+
+def test_what_is_passed_on_alone_names_no_place():
+    rows = [dict(op="send", rank=0, peer=1, buffer="data", chunk=0, step=0),
+            dict(op="recv", rank=1, peer=0, buffer=None, step=0),
+            dict(op="send", rank=1, peer=2, buffer=None, of=1, step=0),
+            dict(op="recv", rank=2, peer=1, buffer="data", chunk=0, step=0)]
+    assert "0 -> 1: not kept" in "\n".join(picture(allreduce(rows, 3)))
+    assert any("recv from 0, not kept" in line for line in rank_lines(allreduce(rows, 3), 1, None, Style(False)))
 
 
 def test_events_order_streams_and_take_no_round():
