@@ -93,6 +93,9 @@ class Question:
                     if is_msccl(inside):
                         self.folders.setdefault(os.path.dirname(inside), []).append(inside)
             elif is_msccl(file):
+                if os.path.exists(file) and not os.path.isfile(file):
+                    raise bad_option(f"--runtime reads each file twice, and {file} is none that can be",
+                                     help="write what comes from it to a file first")
                 self.named.append(file)
             else:
                 raise bad_option(f"--runtime looks at MSCCL XML, and {file} is none",

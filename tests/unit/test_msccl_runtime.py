@@ -876,6 +876,12 @@ def test_what_cannot_be_asked(here, call, arguments, said):
     assert status == 2 and out == "" and said in err
 
 
+def test_a_pipe_cannot_be_read_twice(here, call):
+    os.mkfifo("pipe.xml")
+    status, _, err = call("verify", "pipe.xml", "--runtime", "rccl")
+    assert status == 2 and "--runtime reads each file twice, and pipe.xml is none that can be" in err
+
+
 def test_nothing_to_ask_about(here, call, shipped):
     Path("d").mkdir()
     Path("d/ring.sched").write_text(shipped.read_text())
