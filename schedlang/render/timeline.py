@@ -180,8 +180,8 @@ class _Layout:
         bands = tuple(self.bands())
         size = (columns[-1].x + columns[-1].width if columns else self.margin + 60) + LEFT, self.bottom
         if size[0] > MAX_WIDTH or size[1] > MAX_HEIGHT:
-            raise TooLarge(f"{counted(len(columns), 'step')} of {counted(self.table.ranks, 'rank')} would be too large for "
-                           "a readable picture")
+            raise TooLarge(f"{counted(len(columns), 'step')} of {counted(self.table.ranks, 'rank')} would be too large "
+                           "for a readable picture")
         chips = {id(draft): chip for draft, chip in self.chips()}
         arrows = tuple(self.arrows(chips))
         marks = {mark.row: mark for mark in self.marks()}
