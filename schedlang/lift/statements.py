@@ -43,7 +43,12 @@ class Statements:
 
 
 def statements(table: OpTable) -> Statements:
-    """The statements of a legal table. Raises SchedError SL808 where their order in a step cannot be written."""
+    """The statements of a legal table. Raises SchedError SL808 where their order in a step cannot be written, and
+    where something is combined in a collective that has no operator."""
+    adds = np.flatnonzero((table.op == Op.REDUCE) | (table.op == Op.REDUCE_RECV))
+    if len(adds) and table.operator is None:
+        raise cannot(table, int(adds[0]), f"`reduce` combines with the operator of the collective, and "
+                     f"{table.collective.name} has none")
     size = len(table)
     streams = max(1, len(table.streams))
     keys, lane = np.unique(table.rank.astype(np.int64) * streams + table.stream, return_inverse=True)

@@ -346,6 +346,15 @@ def test_what_cannot_be_said_is_said(rows, why):
     assert found.code == "SL808" and why in found.message and "rank" in found.message
 
 
+def test_nothing_is_combined_where_there_is_no_operator():
+    rows = [{"op": "reduce", "rank": 1, "buffer": "data", "chunk": 0, "from_buffer": "data", "from_chunk": 1}]
+    table = replace(allreduce(rows, 2, 2), collective=Collective("broadcast", root=0))
+    with pytest.raises(SchedError) as caught:
+        lift.source(table)
+    (found,) = caught.value.diagnostics
+    assert found.code == "SL808" and found.message.endswith("of the collective, and broadcast has none")
+
+
 def test_messages_passed_on_among_others_keep_their_order():
     """The fused send goes out before the plain one on the same connection, so it must be written first."""
     comes_back(allreduce([
