@@ -25,7 +25,7 @@ class Reach:
         self.order, self.lanes = order, order.matching.lanes
         used = self.lanes.used
         per_rank = self.lanes.per_rank(table.ranks)
-        self._slots = int(per_rank.max()) if len(per_rank) else 0
+        self._slots = int(per_rank.max(initial=0))
         self._slot = np.zeros(len(self.lanes.start), np.int32)  # the lane's number among those of its rank
         self._slot[used] = np.arange(len(used)) - (np.cumsum(per_rank) - per_rank)[self.lanes.rank[used]]
         waits, made = records(table)
