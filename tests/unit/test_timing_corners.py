@@ -1,6 +1,7 @@
 """The parts of the proofs about order one by one, each against a plain account of what it must say: lanes, events,
 connections, levels, what is known within a rank, rounds, and findings on shared connections."""
 
+from importlib import import_module
 from itertools import product
 from random import Random
 
@@ -20,7 +21,7 @@ from schedlang.verify.timing.lanes import Lanes, fused_sends, records
 from schedlang.verify.timing.order import order
 from tests.tables import allreduce
 from tests.unit.order_oracle import Oracle, random_table
-from tests.unit.test_order_random import _is_execution, _rounds
+from tests.unit.test_order_random import _is_execution, _rounds, numbered_table
 from tests.unit.test_reach import paths
 
 DEPTHS = (0, 1, 2, None)
@@ -74,6 +75,8 @@ def test_lanes(world):
 def test_lanes_of_nothing():
     lanes = Lanes(allreduce([], 2))
     assert (lanes.nodes, lanes.used.tolist(), lanes.ends.tolist(), lanes.per_rank(2).tolist()) == (0, [], [], [0, 0])
+    assert Lanes(allreduce([], 1 << 20).with_columns(streams=("a", "b"))).nodes == 0
+    assert [len(x) for x in (*records(allreduce([], 2)), fused_sends(allreduce([], 2)))] == [0, 0, 0]
 
 
 def test_waits_and_their_records():
@@ -144,6 +147,7 @@ def executed(table, depth, oracle, final):
     done = oracle.done(final)
     assert (found.done != NONE).tolist() == [done.issuperset(oracle.steps[oracle.step(i)]) for i in range(len(table))]
     assert found.complete == found.deadlock_free == oracle.finished(final)
+    assert min(found.ready, default=0) >= NONE
     _is_execution(table, matched, found)
     return found
 
@@ -193,6 +197,90 @@ def test_levels_are_the_longest_chains(depth, small, monkeypatch):
             levels = range(above + 1, (highest if to is None else to) + 1)
             assert swept == [(w, sorted(into[w])) for n in levels for w in sorted(into) if level[w] == n]
     assert never > 3
+
+
+# Orders
+
+
+def held(table, matched):
+    """Whether the numbers of a table are those of an execution, by the rules one by one."""
+    number, partner = table.number.tolist(), matched.partner.tolist()
+    fine = matched.numbered
+    for wait, made in zip(*(x.tolist() for x in records(table))):
+        fine &= made != NONE and number[made] < number[wait]
+    for row, feeding in enumerate(table.of.tolist()):
+        if feeding != NONE:
+            fine &= partner[feeding] < feeding < row < partner[row]
+    if (table.of != NONE).any():
+        step = [*zip(table.rank.tolist(), table.stream.tolist(), table.step.tolist(), table.peer.tolist(),
+                     table.chan.tolist())]
+        receives = [step[row] for row in np.flatnonzero((table.op == Op.RECV) | (table.op == Op.REDUCE_RECV))]
+        fine &= len({*receives}) == len(receives)
+    return fine
+
+
+def spread(table, matched):
+    """How many levels a chain of fused sends needs in its number: for each row how many fused sends its message has
+    passed before it, and the levels in all."""
+    def passed(row):
+        before = int(matched.partner[table.of[row]])
+        return 1 + passed(before) if table.of[before] != NONE else 0
+
+    depth = [passed(row) if table.of[row] != NONE else 0 for row in range(len(table))]
+    room = dict.fromkeys(range(int(table.number.max()) + 1), 0)
+    for n, d in zip(table.number.tolist(), depth):
+        room[n] = max(room[n], d)
+    return depth, sum(1 + d for d in room.values())
+
+
+@pytest.mark.parametrize("sends", [Sends(0, None), Sends(1, None), Sends(2, 2)], ids=str)
+def test_orders_by_number_and_by_graph(sends, monkeypatch):
+    """Numbers serve where they hold, few or many to a level; else the model for deadlock where it comes to its end,
+    else the other."""
+    random, outcomes = Random(11), set()
+    module = import_module("schedlang.verify.timing.order")
+    for k in range(120):
+        if k % 3:
+            table, number = numbered_table(random, ranks=4)
+            if not len(table):
+                continue
+            change = k % 4
+            if change == 1:
+                number[random.randrange(len(number))] += random.choice([-1, 1, 2])
+            elif change == 2 and len(table) > 1:        # rows of a step in another order
+                number = number[::-1].copy()
+                back = {c: v[::-1].copy() for c, v in table.take(np.arange(len(table))).items()}
+                back["of"] = np.where(back["of"] == NONE, NONE, len(table) - 1 - back["of"]).astype(np.int32)
+                table = table.with_columns(**back)
+            table = table.with_columns(number=number - number.min())
+        else:
+            table = random_table(random, lost=0.1 * (k % 2))
+            table = table.with_columns(number=np.sort(np.array(random.choices(range(6), k=len(table)), np.int32)))
+        matched = match(table, sends)
+        right = held(table, matched)
+        for few, wide in ((512, 64), (0, 10**6), (int(table.number.max()) + 1, 10**6)):
+            monkeypatch.setattr(module, "FEW", few)
+            monkeypatch.setattr(module, "WIDE", wide)
+            found = order(table, matched, sends)
+            assert found.numbered is (right and few > 0)
+            graph = build(table, matched, sends.deadlock_depth)
+            assert found.deadlock_free is graph.complete
+            assert found.complete is build(table, matched, sends.depth).complete
+            assert found.completes(sends.depth) is found.complete and found.completes(None) is build(
+                table, matched, None).complete
+            assert np.array_equal(found.graph.source, build(table, matched, sends.depth).source)
+            assert found.levels == (found.done.max() + 1 if len(table) else 0) or not found.complete
+            if found.complete:
+                _is_execution(table, matched, found)
+                assert (found.graph.level[found.graph.target] > found.graph.level[found.graph.source]).all()
+            if found.numbered:
+                depth, levels = spread(table, matched)
+                assert (found.ready - found.posted).tolist() == depth and found.levels == levels
+            else:
+                model = sends.depth if right or not graph.complete else sends.deadlock_depth
+                assert found.posted.tolist() == build(table, matched, model).level[matched.lanes.node].tolist()
+        outcomes.add((right, bool((table.of != NONE).any()), found.complete))
+    assert len(outcomes) >= 6, outcomes
 
 
 # Within a rank
@@ -278,6 +366,24 @@ def test_a_search_takes_one_lane_after_another_until_it_has_enough(monkeypatch):
 
 
 # Rounds
+
+
+@pytest.mark.parametrize("sends", [Sends(), Sends(1, 1), Sends(0, 0)], ids=str)
+def test_rounds_of_what_has_no_numbers(sends):
+    """Against the definition, in which sends do not wait, whatever the model."""
+    random, none = Random(3), 0
+    for _ in range(60):
+        table = random_table(random, statements=8)
+        matched = match(table, sends)
+        found = rounds.critical_path(table, matched, order(table, matched, sends))
+        if not build(table, matched, None).complete:
+            assert found is None
+            none += 1
+        else:
+            assert found == _rounds(table, matched)
+    assert 0 < none < 30
+    empty = allreduce([], 2)
+    assert rounds.critical_path(empty, match(empty), order(empty, match(empty))) == 0
 
 
 def in_numbers(random, ranks, streams, first):
@@ -457,7 +563,10 @@ def lane(rank, *steps):
     # That rank 3 takes it is known at rank 0 only after some time, in which no step ends.
     [*lane(1, [("recv", 0), ("send", 2, 0), ("recv", 0)]), *lane(2, [("recv", 1), ("send", 3, 3), ("recv", 0)]),
      *lane(3, [("recv", 2), ("recv", 0)]), *lane(0, [("send", 1)], [("send", 1), ("send", 2), ("send", 3)])],
-], ids=["room", "room and on", "two ways", "far"])
+    # Without buffering rank 0's message is taken once the one before it on the way to rank 2 can be, which is never.
+    [*lane(2, [("recv", 3), ("send", 1, 0), ("recv", 3)]), *lane(3, [("send", 2), ("recv", 0), ("send", 2, 4)]),
+     *lane(0, [("send", 3)], [("send", 1)]), *lane(1, [("recv", 0)])],
+], ids=["room", "room and on", "two ways", "far", "behind"])
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_executions_that_pass_messages_on(rows, depth):
     table = allreduce(rows, 4)

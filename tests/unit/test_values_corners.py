@@ -2,17 +2,28 @@
 walks, histories."""
 
 import random
+from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from schedlang.ir.table import NONE, Ensures
-from schedlang.verify.values.carriers import Carriers
+from schedlang.ir.build import table_from_rows
+from schedlang.ir.locations import Locations
+from schedlang.ir.table import NONE, Buffer, Collective, Ensures
+from schedlang.ops import Op
+from schedlang.verify.matching import match
+from schedlang.verify.steps import steps
+from schedlang.verify.timing.order import order
+from schedlang.verify.values import carriers as carriers_module
+from schedlang.verify.values.carriers import Carriers, carriers
 from schedlang.verify.values.conditions import conditions
 from schedlang.verify.values.explanations import _brought, contributions
 from schedlang.verify.values.history import History, Value
+from schedlang.verify.values.needs import needs, receivers_without_store
 from schedlang.verify.values.records import PRIME, Fingerprints, Sets, Traces, Trees, bits
 from schedlang.verify.values.shapes import Shapes
 from schedlang.verify.values.walk import ADD, OPERATE, PASS, PUT, READ, Program, Walk, backwards
@@ -310,13 +321,18 @@ def column(x, width=np.int64):
     return np.array(x, width)
 
 
-def some_carriers(rng, places, carriers, fused):
-    """Carriers at random, of which no two write one place in one level unless they add in turn, and their events in the
-    order that Carriers promises, one by one: (level, event, turn, carrier, place)."""
-    rows = []
+def some_of(rng, size):
+    return column([rng.random() < 0.3 for _ in range(size)], bool)
+
+
+def some_carriers(rng, places, carriers, kind):
+    """Carriers at random: plain ones, some ``fused``, or ``instant`` ones; of which no two write one place in one level
+    unless they add in turn. And their events in the order that Carriers promises, one by one: (level, event, turn,
+    carrier, place)."""
+    rows, fused = [], kind == "fused"
     for _ in range(carriers):
         reads = rng.randrange(8)
-        lands = reads + rng.randrange(3)
+        lands = reads if kind == "instant" else reads + rng.randrange(3)
         rows.append([reads, rng.randint(reads, lands), rng.randint(reads, lands), lands, rng.randrange(places), NONE,
                      rng.randrange(places) if fused and rng.random() < 0.3 else NONE,
                      NONE if rng.random() < 0.2 else rng.randrange(places), False, 0])
@@ -337,6 +353,8 @@ def some_carriers(rng, places, carriers, fused):
             row[2] = max(row[2], rows[row[5]][0], rows[row[5]][1])
             row[3] = max(row[3], row[2])
             row[7], row[8] = NONE, False
+    if kind == "instant":
+        rows.sort(key=lambda row: row[0])
     events = []
     for k, (reads, operates, passes, lands, source, parent, operand, target, adds, turn) in enumerate(rows):
         if parent == NONE:
@@ -353,6 +371,9 @@ def some_carriers(rng, places, carriers, fused):
                      column(operand) if any(o != NONE for o in operand) else None, column(target),
                      column(adds, bool), column(turn) if any(turn) else None, none, none, column(reads),
                      column(operates), column(passes), column(lands), False)
+    if kind == "instant":
+        level = found.reads
+        found = replace(found, operates=level, passes=level, lands=level, instant=True)
     return found, sorted(events)
 
 
@@ -360,27 +381,32 @@ def one_by_one(program, batches):
     return [(event, int(c), int(w)) for event, who, where in batches for c, w in zip(who, where)]
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_programs_and_walks(fused):
+@pytest.mark.parametrize("kind", ["plain", "fused", "instant"])
+def test_programs_and_walks(kind):
     """The events of random carriers in their order, and what a walk over them finds, against one event after the
     other."""
     rng, n, seen = random.Random(3), 9, set()
     for k in range(60):
-        carriers, events = some_carriers(rng, n, k // 2, fused)
+        carriers, events = some_carriers(rng, n, k // 2, kind)
         program = Program.of(carriers)
         batches = [(e, program.who[e][a:b], program.where[e][a:b]) for e, a, b in program.batches]
         assert one_by_one(program, batches) == [(e, c, w) for _, e, _, c, w in events]
         assert len(batches) == len({event[:3] for event in events})
         assert one_by_one(program, [*backwards(program)][::-1]) == one_by_one(program, batches)
-        start = sorted(rng.sample(range(n), rng.randint(1, n)))
+        if k % 2:
+            first = rng.randrange(n)
+            start = [*range(first, rng.randint(first, n - 1) + 1)]
+        else:
+            start = rng.sample(range(n), rng.randint(1, n))
+        empty = rng.sample([w for w in range(n) if w not in start], min(n - len(start), rng.randrange(3)))
         conditions_ = SimpleNamespace(locations=SimpleNamespace(total=n), initial_at=column(start),
-                                      initial=column([2 * s for s in start]), empty=column([]))
+                                      initial=column([2 * s for s in start]), empty=column(empty))
         sets = Sets(2 * n, 1, whole=True)
         walk = Walk(program, [sets], conditions_)
         reads = walk.run()
 
         # A value is (how many, which), or None where there is none yet, or () where it was made from none.
-        cells = {s: (1, {2 * s}) for s in start}
+        cells = {s: (1, {2 * s}) for s in start} | {w: (0, set()) for w in empty}
         moved, operands, unset = {}, {}, []
 
         def look(event, c, w, cells=cells, unset=unset):
@@ -414,7 +440,171 @@ def test_programs_and_walks(fused):
             else:
                 assert count == cells[w][0] and int(bits(walk.state[w:w + 1, 2:])[0]) == len(cells[w][1])
         seen |= {event for _, event, *_ in events} | ({"unset"} if unset else set())
-    assert seen == {READ, PUT, ADD, "unset"} | ({OPERATE, PASS} if fused else set())
+    assert seen == {READ, PUT, ADD, "unset"} | ({OPERATE, PASS} if kind == "fused" else set())
+
+
+@pytest.mark.parametrize("kind", ["plain", "fused", "instant"])
+def test_what_the_results_need(kind):
+    """From the last event to the first, one after the other."""
+    rng, n, seen = random.Random(4), 9, 0
+    for k in range(80):
+        carriers, events = some_carriers(rng, n, k // 3, kind)
+        results, empty = rng.sample(range(n), 3), rng.sample(range(n), k % 3)
+        conditions_ = SimpleNamespace(locations=SimpleNamespace(total=n), results=column(results), empty=column(empty))
+        idle, moved, stored = (None if rng.random() < 0.4 else some_of(rng, len(carriers)) for _ in range(3))
+        kept = [None if x is None else x.copy() for x in (idle, moved, stored)]
+        found = needs(Program.of(carriers), conditions_, idle, moved, stored)
+        assert all(a is b is None or np.array_equal(a, b) for a, b in zip((idle, moved, stored), kept))
+        alive, wanted, has_stored = {*results}, [True] * len(carriers), [True] * len(carriers)
+        has_moved = [False] * len(carriers) if moved is None else moved.tolist()
+        for _, event, _, c, w in reversed(events):
+            if event in (PUT, ADD):
+                wanted[c] = w in alive or w in empty
+                happens = event == ADD or idle is None or not idle[c]
+                has_stored[c] = (wanted[c] and happens) or (stored is not None and bool(stored[c]))
+                has_moved[c] |= has_stored[c]
+                if event == PUT and happens:
+                    alive.discard(w)
+                elif event == ADD and stored is not None and has_stored[c]:
+                    alive.add(w)
+            elif event == PASS:
+                has_moved[w] |= has_moved[c]
+            elif has_moved[c]:
+                alive.add(w)
+        assert found.moved.tolist() == has_moved and found.stored.tolist() == has_stored
+        assert found.wanted.tolist() == (has_stored if idle is None else wanted)
+        passed_on = {w for _, event, _, _, w in events if event == PASS}
+        assert receivers_without_store(Program.of(carriers)).tolist() == [
+            target == NONE and c not in passed_on for c, target in enumerate(carriers.target.tolist())]
+        seen += not all(has_stored)
+    assert seen > 20
+
+
+# Carriers
+
+
+def some_steps(rng, ranks=3, chunks=4, simple=False):
+    """A table of source steps at random, numbered or not, in any order: copies, local sums, messages of several chunks;
+    some of which, where it is not ``simple``, are passed on, or added to what is in another place."""
+    blocks, at = [], {}
+    for _ in range(rng.randrange(1, 7)):
+        used = set()
+        blocks.append([])
+
+        def emit(used=used, rows=blocks[-1], **row):
+            used.add(row["rank"])
+            rows.append(row | {"step": at.get(row["rank"], 0)})
+            return rows[-1]
+
+        for _ in range(rng.choice([1, 1, 1, 1, 2, 3])):
+            count = min(rng.choice([1, 1, 2, 3]), chunks)
+
+            def place(count=count):
+                return rng.choice(["data", "tmp"]), rng.randrange(chunks - count + 1)
+
+            if rng.random() < 0.3:
+                (a, i), (b, j) = place(), place()
+                emit(op=rng.choice(["copy", "reduce"]), rank=rng.randrange(ranks), buffer=b, chunk=j, from_buffer=a,
+                     from_chunk=i, count=count)
+                continue
+            path = [rng.randrange(ranks)]
+            for _ in range(1 if simple else rng.choice([1, 1, 2, 3])):
+                path.append((path[-1] + rng.randrange(1, ranks)) % ranks)
+            where, what = place(), {}
+            for here, there in pairwise(path):
+                emit(op="send", rank=here, peer=there, count=count,
+                     **(what or {"buffer": where[0], "chunk": where[1]}))
+                to, own = place(), place()
+                row = dict(op=rng.choice(["recv", "reduce_recv"]), rank=there, peer=here, count=count, buffer=to[0],
+                           chunk=to[1])
+                if row["op"] == "reduce_recv":
+                    own = own if rng.random() < 0.5 and not simple else to
+                    row |= dict(from_buffer=own[0], from_chunk=own[1])
+                if rng.random() < 0.2 and not simple:
+                    row |= dict(buffer=None, chunk=0)
+                    if row["op"] == "reduce_recv":
+                        row |= dict(from_buffer=own[0], from_chunk=own[1])
+                what = {"of": emit(**row)}
+        for rank in used:
+            at[rank] = at.get(rank, 0) + 1
+    steps_ = [*enumerate(blocks)]
+    if rng.random() < 0.5:
+        rng.shuffle(steps_)
+    rows = [row for _, block in steps_ for row in block]
+    number = {id(row): k for k, row in enumerate(rows)}
+    rows = [row | {"of": number[id(row["of"])]} if "of" in row else row for row in rows]
+    table = table_from_rows(rows, ranks=ranks, chunks=chunks, collective=Collective("allreduce", "sum"),
+                            buffers=[Buffer("data", chunks, role="data"), Buffer("tmp", chunks)])
+    step_of = np.array([k for k, block in steps_ for _ in block], np.int32)
+    return table.with_columns(number=step_of) if rng.random() < 0.6 else table
+
+
+def one_carrier_after_another(table, matched, found):
+    """Carriers row by row: (source, parent, operand, target, adds, turn, sender, receiver, reads, operates, passes,
+    lands)."""
+    where, rows, first, folded = Locations(table.ranks, table.buffers), [], {}, Counter()
+
+    def at(row, buffer, chunk, part):
+        return NONE if buffer[row] == NONE else int(where.at(buffer[row], table.rank[row], chunk[row] + part))
+
+    passed = {*table.of.tolist()} - {NONE}
+    for row in np.flatnonzero((table.op != Op.SEND) & (table.op < Op.RECORD)).tolist():
+        op, local = table.op[row], table.op[row] in (Op.COPY, Op.REDUCE)
+        send = row if local else int(matched.partner[row])
+        own = (table.from_buffer[row], table.from_chunk[row]) == (table.buffer[row], table.chunk[row])
+        first[row] = len(rows)
+        for part in range(int(table.count[row])):
+            if local:
+                source = at(row, table.from_buffer, table.from_chunk, part)
+            else:
+                source = NONE if table.of[send] != NONE else at(send, table.buffer, table.chunk, part)
+            takes = op == Op.REDUCE_RECV and (not own or row in passed)
+            target, adds = at(row, table.buffer, table.chunk, part), op == Op.REDUCE or (op == Op.REDUCE_RECV and own)
+            step = (table.rank[row], table.step[row], target)
+            rows.append([source, (int(table.of[send]), part) if table.of[send] != NONE else NONE,
+                         at(row, table.from_buffer, table.from_chunk, part) if takes else NONE, target, adds,
+                         folded[step] if adds and target != NONE else 0, send, row, found.posted[send],
+                         found.posted[row], found.ready[send], found.done[row]])
+            folded[step] += adds
+    for row in rows:
+        if row[1] != NONE:
+            row[1] = first[row[1][0]] + row[1][1]
+    return [[int(x) for x in row] for row in rows]
+
+
+@pytest.mark.parametrize("block", [1 << 20, 3])
+def test_carriers(block, monkeypatch):
+    monkeypatch.setattr(carriers_module, "BLOCK", block)
+    rng, kinds = random.Random(9), Counter()
+    for k in range(240):
+        table = some_steps(rng, chunks=2 + k % 5, simple=bool(k % 2))
+        matched = match(table)
+        found = order(table, matched)
+        before_after = conditions(table)
+        held = steps(table, matched.lanes, before_after)
+        if "SL402" in [d.code for d in held.diagnostics]:
+            continue
+        c = carriers(table, matched, found, before_after.locations, held)
+        rows = one_carrier_after_another(table, matched, found)
+        columns = [[*x] for x in zip(*rows)] if rows else [[] for _ in range(12)]
+        plain = all(p == NONE for p in columns[1]), all(o == NONE for o in columns[2]), not any(columns[5])
+        assert (c.parent is None, c.operand is None) == plain[:2] and (c.turn is None or not plain[2])
+        assert c.instant == (plain[0] and plain[1] and columns[8] == columns[11])
+        if c.instant:
+            columns = [[*x] for x in zip(*sorted(rows, key=lambda row: row[8]))]
+        said = [c.source, c.parent, c.operand, c.target, c.adds, c.turn, c.sender, c.receiver, c.reads, c.operates,
+                c.passes, c.lands]
+        for k, (got, want) in enumerate(zip(said, columns)):
+            if k == 5 and got is None:
+                assert not any(want)
+            elif k == 5:    # of those that add
+                assert [t for t, adds in zip(got.tolist(), columns[4]) if adds] == [
+                    t for t, adds in zip(want, columns[4]) if adds]
+            elif got is not None and not (k == 9 and c.operand is None) and not (k == 10 and c.parent is None):
+                assert got.tolist() == want, k
+        kinds[c.instant, plain] += 1
+        kinds["sorted"] += c.instant and [r[8] for r in rows] != sorted(r[8] for r in rows)
+    assert len(kinds) >= 8 and kinds["sorted"] > 2, kinds
 
 
 # Histories
