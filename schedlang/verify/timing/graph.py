@@ -117,8 +117,7 @@ class _Edges:
             edges.append(np.asarray(new, np.int32))
 
     def joined(self) -> tuple[Array, Array, Array, Array]:
-        empty = [np.empty(0, np.int32)]
-        source, target, cause, effect = (np.concatenate(parts or empty)
+        source, target, cause, effect = (np.concatenate(parts)
                                          for parts in (self.source, self.target, self.cause, self.effect))
         return source, target, cause, effect
 
@@ -163,7 +162,7 @@ class _Builder:
 
     def _at(self, nodes: Array, rows: Array) -> Array:
         """``nodes[rows]``, NONE for the row NONE."""
-        return np.where(rows == NONE, NONE, nodes[rows]) if len(nodes) else np.full(len(rows), NONE)
+        return np.where(rows == NONE, NONE, nodes[rows])
 
     def _events(self) -> None:
         waits, made = records(self.table)
@@ -172,7 +171,7 @@ class _Builder:
     def _available(self) -> tuple[Array, Array]:
         """A receive, and a fused send, wait for the message: a plain one exists when its send is posted."""
         available, receives = self.node, self.receives
-        made = self._new(self.fused) if len(self.fused) else np.empty(0, np.int32)
+        made = self._new(self.fused)
         if len(self.fused):
             available = self.node.copy()
             available[self.fused] = made
@@ -229,7 +228,7 @@ class _Builder:
         for rows, causes in ((self.receives, self.partner[self.receives]), (blocked, freeing)):
             after = np.where(own[rows], done[rows], self.node[rows] + 1)
             self.edges.add(self._at(done, causes), after, causes, rows)
-        return self.fused, done[self.fused] if len(self.fused) else np.empty(0, np.int32)
+        return self.fused, done[self.fused]
 
 
 def levels(graph: Graph) -> Array:
