@@ -33,10 +33,14 @@ def shuffled(random, table, number=None):
     key = (table.rank * len(table.streams) + table.stream) * 1000 + table.step if number is None else number
     new = {k: random.random() for k in np.unique(key).tolist()}
     by = np.argsort([new[k] for k in key.tolist()], kind="stable")
-    at = np.argsort(by)
-    cells = {c: v[by] for c, v in table.take(np.arange(len(table))).items()}
-    cells["of"] = np.where(cells["of"] == NONE, NONE, at[cells["of"]]).astype(np.int32)
-    return table.with_columns(**cells | ({} if number is None else {"number": number[by]}))
+    return reordered(table, by).with_columns(number=None if number is None else number[by])
+
+
+def reordered(table, by):
+    """The table with rows ``by``, all of them."""
+    cells = table.take(by)
+    cells["of"] = np.where(cells["of"] == NONE, NONE, np.argsort(by)[cells["of"]]).astype(np.int32)
+    return table.with_columns(**cells)
 
 
 # Lanes and events
@@ -239,7 +243,7 @@ def test_orders_by_number_and_by_graph(sends, monkeypatch):
     else the other."""
     random, outcomes = Random(11), set()
     module = import_module("schedlang.verify.timing.order")
-    for k in range(120):
+    for k in range(200):
         if k % 3:
             table, number = numbered_table(random, ranks=4)
             if not len(table):
@@ -247,11 +251,12 @@ def test_orders_by_number_and_by_graph(sends, monkeypatch):
             change = k % 4
             if change == 1:
                 number[random.randrange(len(number))] += random.choice([-1, 1, 2])
-            elif change == 2 and len(table) > 1:        # rows of a step in another order
-                number = number[::-1].copy()
-                back = {c: v[::-1].copy() for c, v in table.take(np.arange(len(table))).items()}
-                back["of"] = np.where(back["of"] == NONE, NONE, len(table) - 1 - back["of"]).astype(np.int32)
-                table = table.with_columns(**back)
+            elif change > 1:        # all rows the other way round, or two that stand side by side
+                by = np.arange(len(table))[::-1].copy() if change == 2 else np.arange(len(table))
+                if change == 3 and len(table) > 1:
+                    i = random.randrange(len(table) - 1)
+                    by[[i, i + 1]] = i + 1, i
+                table, number = reordered(table, by), number[by]
             table = table.with_columns(number=number - number.min())
         else:
             table = random_table(random, lost=0.1 * (k % 2))
@@ -413,8 +418,7 @@ def in_numbers(random, ranks, streams, first):
         return table
     table = shuffled(random, table, number)
     if first:
-        by = np.argsort(table.number != 0, kind="stable")
-        table = table.with_columns(**{c: v[by] for c, v in table.take(np.arange(len(table))).items()})
+        table = reordered(table, np.argsort(table.number != 0, kind="stable"))
     return table
 
 
