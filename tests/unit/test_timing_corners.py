@@ -237,13 +237,28 @@ def spread(table, matched):
     return depth, sum(1 + d for d in room.values())
 
 
-@pytest.mark.parametrize("sends", [Sends(0, None), Sends(1, None), Sends(2, 2)], ids=str)
+@pytest.mark.parametrize(("made", "waits", "hold"), [
+    (0, 1, True), (1, 1, False), (1, 0, False), (0, 0, False), (None, 0, False), (None, 1, False)])
+def test_numbers_of_events(made, waits, hold):
+    """A record's is smaller than its wait's; and there is one."""
+    rows = [dict(op="wait", rank=0, stream="a", event="e"), dict(op="copy", rank=0, stream="c", from_buffer="data",
+                                                                from_chunk=1, **AT)]
+    number = [waits, 0]
+    if made is not None:
+        rows.append(dict(op="record", rank=0, stream="b", event="e"))
+        number.append(made)
+    table = allreduce(rows, 1, 2).with_columns(number=np.array(number, np.int32))
+    matched = match(table)
+    assert matched.numbered and order(table, matched).numbered is hold
+
+
+@pytest.mark.parametrize("sends", [Sends(0, None), Sends(1, None), Sends(2, 2), Sends(0, 1)], ids=str)
 def test_orders_by_number_and_by_graph(sends, monkeypatch):
     """Numbers serve where they hold, few or many to a level; else the model for deadlock where it comes to its end,
     else the other."""
     random, outcomes = Random(11), set()
     module = import_module("schedlang.verify.timing.order")
-    for k in range(200):
+    for k in range(150):
         if k % 3:
             table, number = numbered_table(random, ranks=4)
             if not len(table):
