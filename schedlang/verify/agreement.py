@@ -26,10 +26,14 @@ BLOCK = 1 << 18
 
 @dataclass(frozen=True)
 class Agreement:
-    """``agrees``: all ranks' results come from equal trees. Else ``diagnostic`` says which differ (SL505, a note)."""
+    """``diagnostic`` says which results come from different trees (SL505, a note); None where none do."""
 
-    agrees: bool
     diagnostic: Diagnostic | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the results of all ranks come from equal trees."""
+        return self.diagnostic is None
 
 
 def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk) -> Agreement:
@@ -46,7 +50,7 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
         parts.append(which[(hashes[here] != hashes[there]).any(1)])
     bad = np.concatenate(parts)
     if not len(bad):
-        return Agreement(True)
+        return Agreement()
     example = int(bad[np.argmin(shared[bad])])
     reference = int(first[shared[example]])
     places = conditions.locations
@@ -58,7 +62,7 @@ def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk
     last = [int(program.carriers.receiver[past.writers[-1]]) for past in (ours, theirs)]
     notes = [collapse.note(table, row, f"{places.name(at)} is {written(past.value.tree, conditions)}; written last by ")
              for at, past, row in ((mine, ours, last[0]), (other, theirs, last[1]))]
-    return Agreement(False, at_row(Diagnostic(
+    return Agreement(at_row(Diagnostic(
         "SL505", Severity.NOTE,
         f"the ranks add up {counted(len(different), 'chunk')} in different orders, so their bits may differ (first in "
         f"chunk {int(shared[example])}: rank {places.where(mine)[1]} against rank{'s' * (len(differ) > 1)} "

@@ -178,9 +178,10 @@ class _Sums:
     def __call__(self, which: Array) -> Array:
         if self.listed is not None:
             return self.listed[which]
-        whole = self.conditions.expected_rank[which] == NONE
-        sums: Array = self.of_class[self.conditions.expected_class[which]]
-        return sums if whole.all() else np.where(whole, sums, self.holds.of(_first(self.conditions, which)))
+        if (self.conditions.expected_rank[which] == NONE).all():
+            sums: Array = self.of_class[self.conditions.expected_class[which]]
+            return sums
+        return self.holds.of(_first(self.conditions, which))     # results of one collective are all of one kind
 
 
 def _equal_sets(words: Array, holds: Sets, conditions: Conditions, which: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from schedlang.diagnostics import Diagnostic, Note, warning
 from schedlang.ir.origin import at_row
-from schedlang.ir.table import NONE, Array, OpTable
+from schedlang.ir.table import Array, OpTable
 from schedlang.ir.words import number_text
 from schedlang.verify.arithmetic import COMBINED, Arithmetic
 from schedlang.verify.values.conditions import Conditions
@@ -130,10 +130,10 @@ class Precision:
         return self.shapes.terms[shape]
 
     def _writer(self, at: int) -> int:
-        """The row that writes the example of a shape last; NONE: none does."""
+        """The row that writes the example of a shape last; there is one, since it is a sum of several."""
         c, place = self.program.carriers, int(self.conditions.results[self.first[at]])
         writers = np.flatnonzero(c.target == place)
-        return int(c.receiver[writers[np.argmax(c.lands[writers])]]) if len(writers) else NONE
+        return int(c.receiver[writers[np.argmax(c.lands[writers])]])
 
 
 def _plain(value: Any) -> int | float:
