@@ -25,6 +25,7 @@ from schedlang.verify.values.explanations import _brought, contributions
 from schedlang.verify.values.history import History, Value
 from schedlang.verify.values.needs import needs, receivers_without_store
 from schedlang.verify.values.records import PRIME, Fingerprints, Sets, Traces, Trees, bits
+from schedlang.verify.values.repeats import Watched
 from schedlang.verify.values.shapes import Shapes
 from schedlang.verify.values.walk import ADD, OPERATE, PASS, PUT, READ, Program, Walk, backwards
 from tests.unit.test_values import build
@@ -389,15 +390,17 @@ def one_by_one(program, batches):
 def test_programs_and_walks(kind):
     """The events of random carriers in their order, and what a walk over them finds, against one event after the
     other."""
-    rng, n, seen = random.Random(3), 9, set()
-    for k in range(60):
-        carriers, events = some_carriers(rng, n, k // 2, kind)
+    rng, n, seen, repeated = random.Random(3), 9, set(), 0
+    for k in range(120):
+        carriers, events = some_carriers(rng, n, k // 4, kind)
         program = Program.of(carriers)
         batches = [(e, program.who[e][a:b], program.where[e][a:b]) for e, a, b in program.batches]
         assert one_by_one(program, batches) == [(e, c, w) for _, e, _, c, w in events]
         assert len(batches) == len({event[:3] for event in events})
         assert one_by_one(program, [*backwards(program)][::-1]) == one_by_one(program, batches)
-        if k % 2:
+        if k % 3 == 0:
+            start = [*range(n)] if k % 2 else [w for w in range(n) if w != 4]
+        elif k % 2:
             first = rng.randrange(n)
             start = [*range(first, rng.randint(first, n - 1) + 1)]
         else:
@@ -409,9 +412,14 @@ def test_programs_and_walks(kind):
         walk = Walk(program, [sets], conditions_)
         reads = walk.run()
 
-        # A value is (how many, which), or None where there is none yet, or () where it was made from none.
-        cells = {s: (1, {2 * s}) for s in start} | {w: (0, set()) for w in empty}
-        moved, operands, unset = {}, {}, []
+        watched = {tree: Watched(program, [Trees(2 * n, 1, np.random.default_rng(k)) if tree else sets], conditions_)
+                   for tree in (False, True)}
+        for walk_again in watched.values():
+            walk_again.run()
+
+        # A value is (how many, which, the tree of its sum), or () where it was made from a place without one.
+        cells = {s: (1, {2 * s}, (2 * s,)) for s in start} | {w: (0, set(), ()) for w in empty}
+        moved, operands, unset, again = {}, {}, [], {False: [], True: []}
 
         def look(event, c, w, cells=cells, unset=unset):
             if w not in cells:
@@ -420,7 +428,7 @@ def test_programs_and_walks(kind):
             return cells[w]
 
         def plus(a, b):
-            return (a[0] + b[0], a[1] | b[1]) if a and b else ()
+            return (a[0] + b[0], a[1] | b[1], tuple(sorted((a[2], b[2]), key=repr))) if a and b else ()
 
         def arrives(c, moved=moved, operands=operands):
             return plus(operands[c], moved[c]) if c in operands else moved[c]
@@ -433,7 +441,15 @@ def test_programs_and_walks(kind):
             elif event == PASS:
                 moved[c] = arrives(w)
             else:
-                cells[w] = arrives(c) if event == PUT else plus(look(event, c, w), moved[c])
+                value = arrives(c) if event == PUT else plus(look(event, c, w), moved[c])
+                if event == PUT and value and w not in empty and value[:2] == cells.get(w, ())[:2]:
+                    again[False] += [c] if value[0] == 1 else []
+                    again[True] += [c] if value == cells[w] else []
+                cells[w] = value
+        if not unset:
+            assert {tree: sorted(walk_again.repeats.tolist()) for tree, walk_again in watched.items()} == {
+                tree: sorted(some) for tree, some in again.items()}
+            repeated += len(again[True])
         assert [*zip(reads.carrier.tolist(), reads.event.tolist(), reads.location.tolist())] == unset
         for w in range(n):
             count = float(walk.count[w])
@@ -444,6 +460,7 @@ def test_programs_and_walks(kind):
             else:
                 assert count == cells[w][0] and int(bits(walk.state[w:w + 1, 2:])[0]) == len(cells[w][1])
         seen |= {event for _, event, *_ in events} | ({"unset"} if unset else set())
+    assert repeated > 5
     assert seen == {READ, PUT, ADD, "unset"} | ({OPERATE, PASS} if kind == "fused" else set())
 
 
