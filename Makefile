@@ -56,9 +56,12 @@ nightly: $(VENV)/.test
 	$(bin)/python -m pytest -s -m nightly $(PYTEST_ARGS)
 	$(MAKE) --no-print-directory coverage
 
-# What mutmut knows already is kept in mutants/; "mutmut show NAME" tells a mutant.
+# What mutmut knows already is kept in mutants/; "mutmut show NAME" tells a mutant. Those that were read and found to be
+# no fault are not listed.
 mutants: $(VENV)/.mutants
 	$(bin)/mutmut run $(MUTANTS)
+	@echo "Not noticed, and not in tests/equivalent_mutants.txt:"
+	@$(bin)/mutmut results | grep -E ': (survived|no tests)' | grep -vwFf tests/equivalent_mutants.txt || true
 
 lint: ruff types imports
 

@@ -32,7 +32,7 @@ def doc(table: OpTable) -> list[str]:
     if table.transport is not None:
         depth = table.transport.depth
         lines += ["", f"Written for {table.transport.name}, which has {counted(depth, 'message')} in flight on a "
-                  "connection: `schedlang verify` proves it for", f"that with `--sends buffered={depth}`."]
+                  "connection. For messages that go whole", f"that is `schedlang verify --sends buffered={depth}`."]
     return [line.replace("\\", "/").replace('"""', "'''") for line in lines]
 
 
