@@ -166,6 +166,15 @@ def a_range(text: str | None, label: str) -> range | None:
 # ---- files -------------------------------------------------------------------------------------------------
 
 
+def named_dtype(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """The callback of an option that names a dtype: what NCCL calls otherwise gets its name here."""
+    if text is None:
+        return None
+    from schedlang.running.dtypes import NCCL
+
+    return NCCL.get(text.lower(), text)
+
+
 def load_table(target: str, *, ranks: str | None, texts: Sequence[str], op: str | None,
                max_ops: int | None) -> tuple[OpTable, list[Diagnostic]]:
     """The op table that the options ask for, see :func:`schedlang.loading.load_table`."""

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, EXIT_FINDINGS, bad_option, load_table, output_file, show, value_options
+from schedlang.cli.common import (
+    EXIT_CLEAN,
+    EXIT_FINDINGS,
+    bad_option,
+    load_table,
+    named_dtype,
+    output_file,
+    show,
+    value_options,
+)
 from schedlang.diagnostics import Diagnostic, SchedError, error
 from schedlang.loading import split_name
 
@@ -33,10 +42,10 @@ PATIENCE = 1.0
 @click.option("--elements", type=click.IntRange(min=0, max=(1 << 63) - 1), metavar="N", help="The same in elements.")
 @click.option("--input", "source", metavar="FILE",
               help="Inputs from an .npz file (rank0, rank1, ... or one stacked array).")
-@click.option("--dtype", "dtype_name", metavar="DTYPE",
+@click.option("--dtype", "dtype_name", metavar="DTYPE", callback=named_dtype,
               help="float16, bfloat16, float32 (default), float64, int8 to uint64, bool.")
 @click.option("--backend", "backend_name", metavar="NAME", default="numpy", show_default=True, help="What executes it.")
-@click.option("--accumulate", metavar="DTYPE",
+@click.option("--accumulate", metavar="DTYPE", callback=named_dtype,
               help="Hold values in this wider dtype until the end, for example float32.")
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, show_default=True,
               help="Run N times and take the shortest.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from schedlang.cli.common import bad_option, output_file, rank_counts, value_options
+from schedlang.cli.common import bad_option, named_dtype, output_file, rank_counts, value_options
 from schedlang.cli.common import parameters as value_lists
 from schedlang.cli.runtime import runtime_options
 from schedlang.diagnostics import SchedError, error
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
               help="How much a connection buffers, for all proofs: rendezvous (nothing), buffered=N (N messages) or "
                    "unlimited. Default: deadlock is judged without buffering, all else with unlimited buffering.")
 @click.option("--require-agreement", is_flag=True, help="Ranks that may end with different bits are an error.")
-@click.option("--dtype", metavar="DTYPE", help="Say, too, what sums and products do in DTYPE: float16, bfloat16, "
-                                              "float32, float64, int8 to uint64.")
-@click.option("--accumulate", metavar="DTYPE", help="Beside --dtype: values are held in DTYPE until the end.")
+@click.option("--dtype", metavar="DTYPE", callback=named_dtype,
+              help="Say, too, what sums and products do in DTYPE: float16, bfloat16, float32, float64, int8 to uint64.")
+@click.option("--accumulate", metavar="DTYPE", callback=named_dtype,
+              help="Beside --dtype: values are held in DTYPE until the end.")
 @click.option("--why", nargs=2, metavar="A B",
               help="Show what orders two operations, each LINE@NAME=VALUE,... or id=N.")
 @click.option("--format", "style_name", type=click.Choice(["full", "concise", "json", "github", "sarif"]),

@@ -54,18 +54,17 @@ DTYPES: dict[str, Dtype] = {
 
 
 NCCL = {"half": "float16", "float": "float32", "double": "float64", "char": "int8", "int": "int32"}
-"""What NCCL and nccl-tests call some of them."""
+"""What NCCL and nccl-tests call some of them, as the command line does. Not so in Python: there NumPy's `float` has 64
+bits."""
 
 
 def named(word: str) -> Dtype:
-    """The dtype written ``word``: its name, its short name or what NCCL calls it. Raises SchedError (SL803) where there
-    is none."""
+    """The dtype written ``word``: its name or its short name. Raises SchedError (SL803) where there is none."""
     text = str(word).lower()                # from Python it may be anything: a NumPy dtype reads as its name
-    text = NCCL.get(text, text)
     found = DTYPES.get(text) or next((d for d in DTYPES.values() if d.short == text), None)
     if found is None:
         raise SchedError(error("SL803", f"{word} is no dtype that schedules run on",
-                               help=f"choose one of: {', '.join(DTYPES)}; or, as NCCL calls them, {', '.join(NCCL)}"))
+                               help=f"choose one of: {', '.join(DTYPES)}"))
     return found
 
 
