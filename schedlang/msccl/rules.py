@@ -14,7 +14,6 @@ from schedlang.msccl.complaints import Complaints
 from schedlang.msccl.places import attribute_span
 from schedlang.msccl.plan import Kind, Plan, Space
 from schedlang.msccl.written import HELP, KINDS
-from schedlang.ops import MAX_OPS
 
 READS = np.array([kind in (Kind.S, Kind.CPY, Kind.RE, Kind.RRC, Kind.RRS, Kind.RRCS) for kind in Kind])
 """Which kinds use their srcbuf and srcoff."""
@@ -24,6 +23,10 @@ WRITES = np.array([kind in (Kind.R, Kind.CPY, Kind.RE, Kind.RCS, Kind.RRC, Kind.
 
 SENDS = np.array([kind in (Kind.S, Kind.RCS, Kind.RRS, Kind.RRCS) for kind in Kind])
 RECEIVES = np.array([kind in (Kind.R, Kind.RCS, Kind.RRC, Kind.RRS, Kind.RRCS) for kind in Kind])
+
+MOST_LOCATIONS = 1 << 24
+"""How many chunks the buffers of all ranks may have: 85 ranks with three buffers as long as offsets reach, 10,000 with
+1,600 chunks each. A file of a few lines that asks for the most takes some seconds and less than 2 GB."""
 
 
 def check(plan: Plan, complaints: Complaints) -> None:
@@ -150,9 +153,10 @@ class _Rules:
                              f"{self.of_block(target[i])} has {_numbered(steps[i], 'step')}", "deps", help=HELP["deps"])
 
     def world(self, sizes: Array) -> None:
-        if (total := int(sizes.sum())) > MAX_OPS:
+        if (total := int(sizes.sum())) > MOST_LOCATIONS:
             self.complaints.add(
-                f"the buffers of the {self.plan.ranks:,} ranks have {total:,} chunks in all, more than {MAX_OPS:,}",
+                f"the buffers of the {self.plan.ranks:,} ranks have {total:,} chunks in all, more than "
+                f"{MOST_LOCATIONS:,}",
                 self.plan.at, "nchunksperloop", code="SL208", help="verify a smaller world, or one with fewer chunks")
 
     def bounds(self, name: str, kinds: Array, space: Array, offset: Array, sizes: Array) -> None:

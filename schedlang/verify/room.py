@@ -12,10 +12,10 @@ from schedlang.memory import available, gigabytes
 MANY_ROWS = 1 << 22
 """Smaller tables are not asked about."""
 
-ROW, LOCATION, PIECE = 24, 24, 64
+ROW, LOCATION, PIECE = 24, 24, 256
 """Bytes that the proofs take at least, besides the table: for a row (its partner and node, what it carries, where that
 lies in the walk), for a location (what it holds and must hold), and for a piece of a message that may go chunk by chunk
-(its columns)."""
+(its columns, its partner, its nodes and edges)."""
 
 
 def check(table: OpTable) -> list[Diagnostic]:
