@@ -1,6 +1,7 @@
 """The parts of the proofs about order one by one, each against a plain account of what it must say: lanes, events,
 connections, levels, what is known within a rank, rounds, and findings on shared connections."""
 
+from dataclasses import replace
 from importlib import import_module
 from itertools import product
 from random import Random
@@ -8,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from schedlang.ir.table import NONE
+from schedlang.ir.table import NONE, Transport
 from schedlang.ops import Op
 from schedlang.source import Place
 from schedlang.verify.matching import match
@@ -19,6 +20,7 @@ from schedlang.verify.timing.connections import Connections, Matching, connectio
 from schedlang.verify.timing.graph import build
 from schedlang.verify.timing.lanes import Lanes, fused_sends, records
 from schedlang.verify.timing.order import order
+from schedlang.verify.timing.slots import slots
 from tests.tables import allreduce
 from tests.unit.order_oracle import Oracle, random_table
 from tests.unit.test_order_random import _is_execution, _rounds, numbered_table
@@ -135,6 +137,20 @@ def test_messages_of_connections():
         assert message[ends.sends].tolist() == ends.send_index.tolist()
         assert message[ends.receives].tolist() == ends.receive_index.tolist()
         assert (message[table.op > Op.REDUCE_RECV] == NONE).all()
+
+
+def test_chunks_of_messages_go_in_the_order_of_their_messages():
+    """Stream b sends after stream a, though its rows stand first; cut into chunks all the same."""
+    at = {"buffer": "data", "rank": 0, "peer": 1, "chan": "w", "op": "send", "count": 2}
+    rows = [dict(op="wait", rank=0, stream="b", event="sent"), dict(at, stream="b", step=1, chunk=0),
+            dict(at, stream="a", chunk=2), dict(op="record", rank=0, stream="a", step=1, event="sent"),
+            *(dict(op="recv", rank=1, peer=0, stream="w", step=k, buffer="data", chunk=k, count=2) for k in range(2))]
+    table = replace(allreduce(rows, 2, 4), transport=Transport("wire", 1))
+    matched = match(table)
+    assert matched.diagnostics == () and matched.partner[1] == 5 and matched.partner[2] == 4
+    found = slots(table, matched).matching
+    assert found.partner[[1, 2, 3, 4]].tolist() == [8, 9, 6, 7]
+    assert pair(found.table, found.connections).tolist() == found.partner.tolist()
 
 
 # Graphs
