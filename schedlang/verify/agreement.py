@@ -30,11 +30,6 @@ class Agreement:
 
     diagnostic: Diagnostic | None = None
 
-    @property
-    def agrees(self) -> bool:
-        """Whether the results of all ranks come from equal trees."""
-        return self.diagnostic is None
-
 
 def compare(table: OpTable, program: Program, conditions: Conditions, walk: Walk) -> Agreement:
     """Compare the trees at the end of a walk whose last part is ``records.Trees``; its values are right."""
