@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array, OpTable
 
+if TYPE_CHECKING:
+    from schedlang.running.binding import Bound
+
 GROUP = "schedlang.backends"
-SHIPPED = {"numpy": "schedlang.backends.numpy:backend", "interpret": "schedlang.interpret:backend"}
+SHIPPED = {"numpy": "schedlang.backends.numpy:backend", "interpret": "schedlang.interpret:backend",
+           "torch": "schedlang.backends.torch:backend"}
 
 Progress = Callable[[float], None]
 """Called now and then with the fraction of the work that is done, 0 to 1."""
@@ -54,6 +58,26 @@ class Backend(Protocol):
 
         Raises SchedError (SL801..803) where the arrays do not fit the table.
         """
+
+
+@runtime_checkable
+class Distributed(Backend, Protocol):
+    """A back end whose ranks are processes of their own: those that it starts, or those of a world that it finds."""
+
+    def on(self, *, device: str | None = None, timeout: float | None = None, everywhere: bool = True) -> Distributed:
+        """This back end with other choices. ``device``: ``cpu`` or ``cuda``; None: GPUs where each rank has one.
+        ``timeout``: seconds that a rank waits for another. ``everywhere``: in a world that it finds, every process gets
+        the results of all ranks; else only rank 0, and the others their own alone."""
+
+    def rank(self) -> int | None:
+        """This process's rank in a world that it finds; None where there is none, and it starts the ranks itself."""
+
+    def timed(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, *, op: str | None,
+              accumulate: str | None = None, repeat: int = 1,
+              progress: Progress | None = None) -> tuple[list[float], list[dict[str, Array]]]:
+        """As :meth:`run`, ``repeat`` times: the seconds that each execution took on the rank that took longest,
+        starting the ranks and bringing them their inputs left out, and the results of the last. ``bound``: the inputs,
+        bound to the table already; of a world that it finds only the own rank's are looked at."""
 
 
 def names() -> list[str]:

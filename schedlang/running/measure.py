@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schedlang.backend import Backend, Progress
+from schedlang.backend import Backend, Distributed, Progress
 from schedlang.ir.table import Array, OpTable
 from schedlang.running import bandwidth
-from schedlang.running.binding import bind
+from schedlang.running.binding import Bound, bind
 from schedlang.running.dtypes import Dtype
 
 
@@ -28,14 +28,19 @@ class Measurement:
 
 
 def measure(table: OpTable, inputs: Sequence[Mapping[str, Array]], backend: Backend, *, accumulate: str | None = None,
-            repeat: int = 1, progress: Progress | None = None) -> Measurement:
-    """Run a table ``repeat`` times. The first run includes what the back end prepares once.
+            repeat: int = 1, progress: Progress | None = None, bound: Bound | None = None) -> Measurement:
+    """Run a table ``repeat`` times. The first run includes what the back end prepares once. ``bound``: what the inputs
+    are bound to, where that is known without looking at them.
 
     Raises SchedError where the inputs do not fit.
     """
-    bound = bind(table, inputs)
+    bound = bound or bind(table, inputs)
     seconds: list[float] = []
     outputs: list[dict[str, Array]] = []
+    if isinstance(backend, Distributed):
+        seconds, outputs = backend.timed(table, inputs, bound, op=table.collective.op, accumulate=accumulate,
+                                         repeat=repeat, progress=progress)
+        repeat = 0
     for turn in range(repeat):
         outputs = []                                    # so that two runs' results are never held at once
         overall = None if progress is None else lambda part, turn=turn: progress((turn + part) / repeat)

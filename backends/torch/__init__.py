@@ -1,0 +1,106 @@
+"""The torch back end: each rank a process of its own, over torch.distributed. README.md says how."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from importlib.util import find_spec
+
+from schedlang.backend import Progress
+from schedlang.backends.torch.arena import Arena
+from schedlang.backends.torch.job import Job, Run
+from schedlang.backends.torch.launch import launch
+from schedlang.backends.torch.world import Place, found, joined, require_size
+from schedlang.diagnostics import SchedError, error
+from schedlang.ir.table import Array, OpTable
+from schedlang.running.binding import Bound, bind, ends
+from schedlang.running.dtypes import accumulator, require_defined
+
+TIMEOUT = 300.0
+"""Seconds that a rank waits for another."""
+
+
+@dataclass(frozen=True)
+class TorchBackend:
+    """See :class:`schedlang.backend.Distributed`."""
+
+    name = "torch"
+    device: str | None = None
+    timeout: float = TIMEOUT
+    everywhere: bool = True
+
+    def available(self) -> str | None:
+        if find_spec("torch") is None:
+            return "PyTorch is not installed (pip install 'schedlang[torch]')"
+        return None if hasattr(os, "fork") else "processes cannot fork here"
+
+    def on(self, *, device: str | None = None, timeout: float | None = None, everywhere: bool = True) -> TorchBackend:
+        """See :meth:`schedlang.backend.Distributed.on`."""
+        if device not in (None, "cpu", "cuda"):
+            raise SchedError(error("SL806", f"there is no device {device}", help="choose cpu or cuda"))
+        return replace(self, device=device, timeout=self.timeout if timeout is None else timeout, everywhere=everywhere)
+
+    def rank(self) -> int | None:
+        """See :meth:`schedlang.backend.Distributed.rank`."""
+        place = _place()
+        return None if place is None else place.rank
+
+    def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,
+            accumulate: str | None = None, progress: Progress | None = None) -> list[dict[str, Array]]:
+        """See :meth:`schedlang.backend.Backend.run`."""
+        return self.timed(table, inputs, bind(table, inputs), op=op, accumulate=accumulate, progress=progress)[1]
+
+    def timed(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, *, op: str | None,
+              accumulate: str | None = None, repeat: int = 1,
+              progress: Progress | None = None) -> tuple[list[float], list[dict[str, Array]]]:
+        """See :meth:`schedlang.backend.Distributed.timed`."""
+        op = op or table.operator
+        if op is not None:
+            require_defined(op, bound.dtype)
+        accumulator(accumulate, bound.dtype)
+        place = _place()
+        if place is None:
+            return self._started(table, inputs, bound, op, accumulate, repeat, progress)
+        require_size(place.size, table.ranks, table.name)
+        from schedlang.backends.torch import share
+
+        run = Run(table, bound.elements, bound.dtype.name, op, accumulate, repeat)
+        with joined(place, self.device, timedelta(seconds=self.timeout)) as world:
+            seconds, mine = share.perform(world, run, inputs[place.rank])
+            return share.slowest(world, seconds), share.gathered(world, run, mine, self.everywhere)
+
+    def _started(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, op: str | None,
+                 accumulate: str | None, repeat: int,
+                 progress: Progress | None) -> tuple[list[float], list[dict[str, Array]]]:
+        """As :meth:`timed`, by processes of our own."""
+        given = Arena(bound.dtype, [{name: len(array) for name, array in here.items()} for here in inputs])
+        results = Arena(bound.dtype, [{name: int(bound.lengths_of(name, rank, chunks).sum())
+                                       for name, chunks in here.items()} for rank, here in enumerate(ends(table))])
+        for rank, here in enumerate(inputs):
+            for name, array in given.arrays(rank).items():
+                array[:] = here[name]
+
+        def told(rank: int, part: float) -> None:
+            if rank == 0 and progress is not None:
+                progress(part)
+
+        run = Run(table, bound.elements, bound.dtype.name, op, accumulate, repeat)
+        job = Job("schedlang.backends.torch.share:in_arena", (run, given, results), table.ranks, self.device,
+                  self.timeout)
+        took = launch(job, (given.number, results.number), told)
+        return [max(turn) for turn in zip(*took, strict=True)], [results.arrays(r) for r in range(table.ranks)]
+
+
+def _place() -> Place | None:
+    """This process's place in a world that somebody else started; None where there is none."""
+    distributed = sys.modules.get("torch.distributed")      # who is in a world has imported that
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        rank = distributed.get_rank()
+        return Place(rank, distributed.get_world_size(), rank)
+    return found()
+
+
+backend = TorchBackend()

@@ -1,0 +1,131 @@
+"""The ranks that one works with: those of a world that torchrun (or whoever sets its variables) has started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from schedlang.diagnostics import SchedError, error
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class World:
+    """A rank among others. ``group`` moves what is on ``device``; ``control`` is Gloo, for what is said besides.
+
+    ``tell`` hands something to whoever started the ranks, while they work.
+    """
+
+    rank: int
+    size: int
+    device: torch.device
+    group: dist.ProcessGroup
+    control: dist.ProcessGroup
+    timeout: timedelta
+    tell: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process's place in a world: its rank, the number of ranks, and its rank among those on its machine."""
+
+    rank: int
+    size: int
+    local: int
+
+
+def found(environment: Mapping[str, str] | None = None) -> Place | None:
+    """The place that torchrun's variables give this process; None where they are not there.
+
+    Raises SchedError (SL811) where they are not numbers.
+    """
+    given = os.environ if environment is None else environment
+    if not all(given.get(name) for name in _VARIABLES):
+        return None
+    try:
+        rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
+        return Place(rank, size, int(given.get("LOCAL_RANK") or rank))
+    except ValueError as cause:
+        raise SchedError(error("SL811", f"RANK, WORLD_SIZE and LOCAL_RANK say where this process is, but {cause}",
+                               help="start it by torchrun, or unset them")) from None
+
+
+def require_size(size: int, ranks: int, name: str) -> None:
+    """Raises SchedError (SL811) where a world of ``size`` ranks is not what schedule ``name`` is for."""
+    if size != ranks:
+        raise SchedError(error(
+            "SL811", f"{name} is for {ranks} rank{'s' * (ranks != 1)}, but this world has {size}",
+            help=f"start as many processes as the schedule has ranks, or give --ranks {size}", ranks=ranks, world=size))
+
+
+@contextmanager
+def joined(place: Place | None, device: str | None, timeout: timedelta) -> Iterator[World]:
+    """The world that torchrun's variables describe, left at the end; or, where this process is in one already, that.
+    ``device``: ``cpu``, ``cuda``, or None: its GPU, where this process has one."""
+    import torch
+    import torch.distributed as dist
+
+    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    if dist.is_initialized():
+        yield _of_process(timeout)
+        return
+    assert place is not None
+    if device == "cuda" or (device is None and gpus > place.local):
+        world = with_gpu(place, timeout, _unheard)
+    else:
+        dist.init_process_group("gloo", timeout=timeout)
+        group = dist.group.WORLD
+        world = World(place.rank, place.size, torch.device("cpu"), group, group, timeout, _unheard)
+    try:
+        yield world
+    finally:
+        dist.destroy_process_group()
+
+
+def _of_process(timeout: timedelta) -> World:
+    """The default group that somebody has initialised."""
+    import torch
+    import torch.distributed as dist
+
+    nccl = dist.get_backend() == "nccl"
+    control = dist.new_group(backend="gloo", timeout=timeout) if nccl else dist.group.WORLD
+    device = torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+    return World(dist.get_rank(), dist.get_world_size(), device, dist.group.WORLD, control, timeout, _unheard)
+
+
+def _unheard(_: Any) -> None:
+    """Nobody listens to a rank that somebody else started."""
+
+
+def with_gpu(place: Place, timeout: timedelta, tell: Callable[[Any], None], store: dist.Store | None = None) -> World:
+    """Join a world over NCCL, with the GPU of this process's place; ``store``: where ranks meet, by default what
+    torchrun's variables say. Raises SchedError (SL811) where there is no such GPU."""
+    import torch
+    import torch.distributed as dist
+
+    require_gpus(torch.cuda.device_count(), place.local + 1)
+    device = torch.device("cuda", place.local)
+    torch.cuda.set_device(device)
+    where: dict[str, Any] = {} if store is None else {"store": store, "rank": place.rank, "world_size": place.size}
+    dist.init_process_group("nccl", timeout=timeout, device_id=device, **where)     # with a device it connects at once
+    control = dist.new_group(backend="gloo", timeout=timeout)
+    return World(place.rank, place.size, device, dist.group.WORLD, control, timeout, tell)
+
+
+def require_gpus(have: int, needed: int) -> None:
+    """Raises SchedError (SL811) where this machine has too few GPUs: NCCL refuses two ranks on one."""
+    if have < needed:
+        told = f"{have or 'no'} GPU{'s' * (have != 1)} that torch can use"
+        raise SchedError(error(
+            "SL811", f"{needed} rank{'s' * (needed != 1)} on this machine need a GPU each, and it has {told}",
+            help="run it on the CPU with --device cpu (over Gloo), on more machines by torchrun, or with fewer ranks",
+            gpus=have, ranks=needed))
