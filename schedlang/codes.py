@@ -892,6 +892,19 @@ _RUNNING = (
         """
         Change what the message names in the program that wrote the table; `verify` and `run` take the table as it is.
         """),
+    _code(
+        "SL811", "no-world", UNUSABLE, "The ranks cannot be started, or are not those of the schedule.",
+        """
+        With the back end torch each rank is a process. It starts as many as the schedule has ranks, on this machine;
+        under torchrun it uses those that are there, whose number must then be the schedule's. Over NCCL each of them
+        needs a GPU of its own.
+
+            torchrun --nproc-per-node 4 -m schedlang run ring.sched --ranks 8 --backend torch      # 4 are not 8
+        """,
+        """
+        Start as many processes as there are ranks. Where there are fewer GPUs than ranks, `--device cpu` runs them over
+        Gloo.
+        """),
 )
 
 _ALL = _TEXT + _NAMES + _ORDER + _MEMORY + _VALUES + _REMARKS + _RUNTIMES + _RUNNING

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from schedlang.cli.common import exit_code
 from schedlang.cli.main import main
 from schedlang.diagnostics import SchedError
 
@@ -24,8 +25,8 @@ _MENDED = "## Mended\n"
 
 @dataclass(frozen=True)
 class Run:
-    """A command or a piece of Python that was run. ``status``: the exit status, of Python 1 where it raised SchedError,
-    else 0. ``output``: what it printed on both standard streams."""
+    """A command or a piece of Python that was run. ``status``: the exit status, of Python that raised SchedError what a
+    command's would be. ``output``: what it printed on both standard streams."""
 
     text: str
     status: int
@@ -96,7 +97,7 @@ def _python(body: str, names: dict[str, object]) -> Run:
             status = 0
         except SchedError as failure:
             out.write(f"schedlang.diagnostics.SchedError: {failure}\n")
-            status = 1
+            status = exit_code(failure.diagnostics)
     return Run(body, status, _wrapped(out.getvalue()))
 
 
