@@ -905,6 +905,28 @@ _RUNNING = (
         Start as many processes as there are ranks. Where there are fewer GPUs than ranks, `--device cpu` runs them over
         Gloo.
         """),
+    _code(
+        "SL812", "ranks-disagree", UNUSABLE, "The ranks do not make the same call.",
+        """
+        In torch every rank makes its call by itself, and all of them must mean the same: the same collective, with the
+        same schedule, operator, dtype, root and number of elements; where counts differ from pair to pair, both ends
+        must have the same one. Else messages would be longer or shorter than what waits for them, which Gloo takes
+        silently or ends the process for. So the ranks compare what they mean before any payload moves, and all refuse.
+        """,
+        """
+        The message names two ranks and what each of them has. Make the call alike on all ranks, and in the same order
+        with others.
+        """),
+    _code(
+        "SL816", "unfit-schedule", UNUSABLE, "The schedule is for something else than the call.",
+        """
+        A call to `schedlang.torch` takes a schedule for its own collective, for as many ranks as the process group has,
+        and with the root of the call.
+        """,
+        """
+        Name a schedule for this collective. Give the file rather than a loaded schedule: it is then loaded for the size
+        of the group, and its parameter `root` has the root of the call.
+        """),
 )
 
 _ALL = _TEXT + _NAMES + _ORDER + _MEMORY + _VALUES + _REMARKS + _RUNTIMES + _RUNNING

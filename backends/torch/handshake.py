@@ -1,0 +1,92 @@
+"""Whether all ranks mean the same call, before any payload moves.
+
+Gloo by itself does not say: a message longer than its buffer ends the receiving process, a shorter one, or one of
+another dtype with as many bytes, is taken as it is. So each call begins with a header of fixed size, which goes round
+by dissemination: in round k every rank sends what it knows to the rank 2^k further on. After ceil(log2(size)) rounds
+every rank knows of two ranks that differ, the same two on all ranks, if there are any; and every rank refuses, not only
+those beside them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+
+from schedlang.backends.torch.header import EMPTY, SIZE, Header, disagreement, merged, require_equal_counts
+from schedlang.backends.torch.wire import Wire
+from schedlang.diagnostics import SchedError, error
+from schedlang.ir.table import Array
+
+HEADER_TAG, COUNTS_TAG = -1, -2
+"""Tags of the messages here, below those of schedules."""
+
+class Handshake:
+    """The headers of the calls of one rank over a wire.
+
+    ``timeout``: how long to wait for another rank; None: as long as the process group does.
+    """
+
+    def __init__(self, wire: Wire, *, timeout: timedelta | None = None, device: torch.device | str = "cpu") -> None:
+        self.wire, self.timeout, self.device = wire, timeout, device
+        self._distances = [1 << k for k in range((wire.size - 1).bit_length())]
+        self._sent = [torch.zeros(2 * SIZE, dtype=torch.uint8, device=device) for _ in self._distances]
+        self._got = [torch.zeros(2 * SIZE, dtype=torch.uint8, device=device) for _ in self._distances]
+
+    def agree(self, header: Header) -> None:
+        """Returns where all ranks have the same header; else raises SchedError (SL812), on all of them, that says what
+        two ranks have. SL813 where a rank says nothing."""
+        rank, size = self.wire.rank, self.wire.size
+        mine = header.pack(rank)
+        known, other = mine, EMPTY             # of the lowest rank known, and of the lowest that differs from it
+        # All receives stand ready before anything is sent: a rank that is late delays no one twice.
+        gets = [self.wire.receive(got, (rank - d) % size, HEADER_TAG)
+                for d, got in zip(self._distances, self._got, strict=True)]
+        puts = []
+        for d, sent, got, get in zip(self._distances, self._sent, self._got, gets, strict=True):
+            sent.copy_(torch.frombuffer(bytearray(known + other), dtype=torch.uint8))
+            puts.append((self.wire.send(sent, (rank + d) % size, HEADER_TAG), (rank + d) % size))
+            self._wait(get, (rank - d) % size, header)
+            data = got.cpu().numpy().tobytes()
+            known, other = merged(known, other, data[:SIZE], data[SIZE:])
+        for put, peer in puts:
+            self._wait(put, peer, header)
+        if other != EMPTY:
+            raise disagreement(known, other)
+
+    def counts(self, header: Header, sends: list[int], receives: list[int]) -> Array:
+        """The matrix of counts of a v-collective, of how many elements each rank sends to and receives from each.
+
+        Raises SchedError (SL812) on all ranks where two of them differ about what one sends to the other.
+        """
+        rank, size = self.wire.rank, self.wire.size
+        rows = torch.zeros((size, 2 * size), dtype=torch.int64, device=self.device)     # row i: of rank - i
+        rows[0] = torch.tensor([*sends, *receives])
+        have = 1
+        while have < size:
+            more = min(have, size - have)
+            before, after = (rank - have) % size, (rank + have) % size
+            get = self.wire.receive(rows[have : have + more].view(-1), before, COUNTS_TAG)
+            put = self.wire.send(rows[:more].view(-1), after, COUNTS_TAG)
+            self._wait(get, before, header)
+            self._wait(put, after, header)
+            have += more
+        known = rows.cpu().numpy()[(rank - np.arange(size)) % size]
+        sent = np.ascontiguousarray(known[:, :size])
+        require_equal_counts(sent, known[:, size:].T, header)
+        return sent
+
+    def _wait(self, work: Any, peer: int, header: Header) -> None:
+        try:
+            if self.timeout is None:
+                work.wait()
+            else:
+                work.wait(self.timeout)
+        except RuntimeError as failure:
+            raise SchedError(error(
+                "SL813", f"call {header.sequence} of the group, {header.collective} with {header.title}: nothing came "
+                f"from rank {peer}, or it took nothing, before any payload moved",
+                help=f"see whether rank {peer} runs and makes this call, with the same `check`: {failure}",
+                peer=peer)) from failure

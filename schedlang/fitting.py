@@ -1,0 +1,122 @@
+"""Which schedule serves a collective of a process group: loaded for the group's size, and proved right."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from schedlang.diagnostics import SchedError, error
+from schedlang.ir.table import Array, Collective, OpTable
+from schedlang.ir.words import shown
+from schedlang.loading import load_table, parameters_of
+from schedlang.schedule import Schedule
+
+Given: TypeAlias = str | Path | Schedule | tuple[str | Path, Mapping[str, Any]]
+"""What may be given for a schedule: a file as ``schedlang.load`` takes it, the same with parameters, or a schedule."""
+
+DEFAULTS: dict[str, str] = {
+    "allreduce": "allreduce/halving_doubling.sched", "allgather": "allgather/bruck.sched",
+    "reduce_scatter": "reduce_scatter/pairwise.sched", "broadcast": "broadcast/binomial.sched",
+    "reduce": "reduce/binomial.sched", "gather": "gather/direct.sched", "scatter": "scatter/direct.sched",
+    "alltoall": "alltoall/direct.sched", "alltoallv": "alltoallv/direct.sched",
+    "barrier": "barrier/dissemination.sched",
+}
+"""The shipped schedule of each collective for calls that name none: each is for any number of ranks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A schedule for a group. ``digest``: of all it does, whatever its name (16 bytes). ``title``: the schedule in
+    words. ``relays``: whether ranks pass on what is neither theirs nor for them, which takes place of their own."""
+
+    table: OpTable
+    digest: bytes
+    title: str
+    relays: bool
+
+
+def choose(given: Given | None, wanted: Collective, ranks: int, *, verify: bool = True) -> Chosen:
+    """The schedule for a collective of ``ranks`` ranks.
+
+    Of ``wanted`` name, root and counts matter. A parameter `root` of a file has the call's root, the parameter of a
+    v-collective's counts those of the call, unless they are given.
+
+    Raises SchedError: what is wrong with the file, SL816 where the schedule is for something else, and with ``verify``
+    the findings where it is not right.
+    """
+    if given is None:
+        given = f"schedlang:{DEFAULTS[wanted.name]}"
+    schedule = given if isinstance(given, Schedule) else Schedule(_loaded(given, wanted, ranks))
+    _require_fit(schedule.table, wanted, ranks)
+    if verify:
+        schedule.require_right()
+    table = schedule.table
+    scratch = [i for i, b in enumerate(table.buffers) if b.role == "scratch"]
+    relays = bool(np.isin(table.buffer, scratch).any())
+    return Chosen(table, digest(table), title(table), relays)
+
+
+def with_counts(table: OpTable, counts: Array) -> OpTable:
+    """A table of a v-collective that does not look at its counts, with others."""
+    return table.with_columns(collective=replace(table.collective, counts=counts))
+
+
+def _loaded(given: Any, wanted: Collective, ranks: int) -> OpTable:
+    target, params = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
+    if not isinstance(target, (str, Path)) or not isinstance(params, Mapping):
+        raise TypeError("schedule must be a path, (path, parameters) or a schedlang.Schedule, "
+                        f"not {type(given).__name__}")
+    target, params = str(target), dict(params)
+    known = parameters_of(target)
+    if wanted.root is not None and "root" in known:
+        params.setdefault("root", wanted.root)
+    if wanted.counts is not None and "counts" in known:
+        params.setdefault("counts", wanted.counts)
+    return load_table(target, ranks=None if "ranks" in params else ranks, params=params)[0]
+
+
+def _require_fit(table: OpTable, wanted: Collective, ranks: int) -> None:
+    has = table.collective
+    if has.name != wanted.name:
+        raise _unfit(table, f"is for {has.name}, not for {wanted.name}", f"choose a schedule for {wanted.name}")
+    if table.ranks != ranks:
+        raise _unfit(table, f"is for {table.ranks} ranks, but the group has {ranks}",
+                     "give the file rather than a schedule: it is loaded for the size of the group")
+    if has.root != wanted.root:
+        raise _unfit(table, f"has root {has.root}, but the call's is rank {wanted.root} of the group",
+                     "give the schedule a parameter `root`, which then is the call's")
+
+
+def _unfit(table: OpTable, why: str, help: str) -> SchedError:
+    return SchedError(error("SL816", f"{table.name} {why}", table.collective.location or table.location, help=help))
+
+
+def title(table: OpTable) -> str:
+    """A schedule in words: its name and parameters, without counts, which a call has."""
+    given = [f"{key}={shown(value)}" for key, value in table.params.items() if key != "counts"]
+    return f"{table.name}({', '.join(given)})"
+
+
+_COLUMNS = ("op", "rank", "stream", "step", "buffer", "chunk", "count", "peer", "chan", "from_buffer", "from_chunk",
+            "of", "event")
+
+
+def digest(table: OpTable) -> bytes:
+    """Of all that a table does, for which collective; not of its operator and counts, which a call has, and not of
+    names that change nothing."""
+    c, hashed = table.collective, hashlib.blake2b(digest_size=16)
+    buffers = [(b.chunks, b.role, b.only) for b in table.buffers]
+    hashed.update(repr((c.name, c.root, c.inplace, table.ranks, table.chunks, buffers)).encode())
+    for name in _COLUMNS:
+        column = getattr(table, name)
+        hashed.update(np.ascontiguousarray(column, column.dtype.newbyteorder("<")).data)
+    if c.ensures is not None:
+        for column in (c.ensures.buffer, c.ensures.rank, c.ensures.chunk, c.ensures.starts, c.ensures.source_buffer,
+                       c.ensures.source_rank, c.ensures.source_chunk):
+            hashed.update(np.ascontiguousarray(column, np.int64).data)
+    return hashed.digest()

@@ -1,0 +1,28 @@
+"""Schedules in PyTorch: its collectives, executed as a schedule says, over the process groups it has.
+
+    import schedlang.torch as sched
+
+    sched.all_reduce(tensor, schedule="schedlang:allreduce/ring.sched")
+
+Needs torch; tested with 2.13.0. :mod:`schedlang.torch.collectives` says what the arguments mean.
+"""
+
+from schedlang.torch.collectives import (
+    all_gather_into_tensor,
+    all_gather_single,
+    all_reduce,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+    scatter,
+)
+from schedlang.torch.lane import Work
+
+__all__ = [
+    "Work", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_to_all_single", "barrier", "broadcast",
+    "gather", "reduce", "reduce_scatter_single", "reduce_scatter_tensor", "scatter",
+]

@@ -1,0 +1,294 @@
+"""The collectives of torch.distributed, with its signatures, executed as a schedule says.
+
+What all have beside torch's arguments:
+
+``schedule``: a file as :func:`schedlang.load` takes it (``schedlang:allreduce/ring.sched`` is a shipped one), the same
+with parameters (``("ring.sched", {"channels": 2})``), or a :class:`schedlang.Schedule`; left out: a shipped one. It is
+loaded for the size of the group and proved right at its first call, unless ``verify`` is False.
+``check``: ``"every"``: at every call all ranks see first that they mean the same, and refuse if not (SL812); ``"off"``:
+only at the first call with a schedule.
+
+Tensors are dense and contiguous, and on a device that the group has. Errors are torch's where torch has them, with its
+words; others are :class:`schedlang.SchedError`. Results have the bits that :meth:`schedlang.Schedule.__call__` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import torch
+import torch.distributed as dist
+
+from schedlang.fitting import Chosen, Given
+from schedlang.torch import checks
+from schedlang.torch.lane import Work
+from schedlang.torch.state import Entry, Request, overlap, state_of
+
+
+class How(TypedDict, total=False):
+    """What all collectives take: see above."""
+
+    schedule: Given | None
+    check: str
+    verify: bool
+
+
+def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False, *,
+               schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
+    """See ``torch.distributed.all_reduce``."""
+    checks.tensor(tensor, "tensor")
+    group = checks.group_of(group, "all_reduce")
+    if group is None:
+        return None
+    name, data = checks.operator(op, tensor, "all_reduce"), checks.flat(tensor, group)
+    request = Request("all_reduce", "allreduce", data.dtype, name, None, data.numel(), **_how(schedule, check, verify))
+    return state_of(group).run(request, lambda chosen: _whole(chosen, data, data), None, [tensor], async_op)
+
+
+def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp.SUM, group: Any = None,
+           async_op: bool = False, group_dst: int | None = None, *, schedule: Given | None = None,
+           check: str = "every", verify: bool = True) -> Work | None:
+    """See ``torch.distributed.reduce``. On other ranks than the destination the tensor is not changed."""
+    checks.tensor(tensor, "tensor")
+    group = checks.group_of(group, "reduce")
+    if group is None:
+        return None
+    root = checks.rank_in(group, dst, group_dst, "reduce")
+    name, data = checks.operator(op, tensor, "reduce"), checks.flat(tensor, group)
+    request = Request("reduce", "reduce", data.dtype, name, root, data.numel(), **_how(schedule, check, verify))
+    target = data if group.rank() == root else None
+    return state_of(group).run(request, lambda chosen: _whole(chosen, data, target), None, [tensor], async_op)
+
+
+def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
+              group_src: int | None = None, *, schedule: Given | None = None, check: str = "every",
+              verify: bool = True) -> Work | None:
+    """See ``torch.distributed.broadcast``."""
+    checks.tensor(tensor, "tensor")
+    group = checks.group_of(group, "broadcast")
+    if group is None:
+        return None
+    root, data = checks.rank_in(group, src, group_src, "broadcast"), checks.bits(checks.flat(tensor, group))
+    request = Request("broadcast", "broadcast", data.dtype, None, root, data.numel(), **_how(schedule, check, verify))
+    source = data if group.rank() == root else None
+    return state_of(group).run(request, lambda chosen: _whole(chosen, source, data), None, [tensor], async_op)
+
+
+def all_gather_single(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None,
+                      async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
+                      verify: bool = True) -> Work | None:
+    """See ``torch.distributed.all_gather_single``, called ``all_gather_into_tensor`` before torch 2.13."""
+    checks.tensor(input_tensor, "input_tensor")
+    checks.tensor(output_tensor, "output_tensor")
+    group = checks.group_of(group, "all_gather_single")
+    if group is None:
+        return None
+    if output_tensor.dtype != input_tensor.dtype:
+        raise TypeError("output tensor must have the same type as input tensor")
+    checks.blocks(output_tensor, input_tensor, group.size(),
+                  "output tensor size must be equal to world_size times input tensor size")
+    output, source = (checks.bits(checks.flat(t, group)) for t in (output_tensor, input_tensor))
+    request = Request("all_gather_single", "allgather", output.dtype, elements=output.numel(),
+                      **_how(schedule, check, verify))
+    rank = group.rank()
+    return state_of(group).run(request, lambda chosen: _gathered(chosen, rank, source, output), None, [output_tensor],
+                               async_op)
+
+
+def reduce_scatter_single(output: torch.Tensor, input: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None,
+                          async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
+                          verify: bool = True) -> Work | None:
+    """See ``torch.distributed.reduce_scatter_single``, called ``reduce_scatter_tensor`` before torch 2.13."""
+    checks.tensor(output, "output")
+    checks.tensor(input, "input")
+    group = checks.group_of(group, "reduce_scatter_single")
+    if group is None:
+        return None
+    if output.dtype != input.dtype:
+        raise TypeError("input tensor must be the same type as the output tensor.")
+    checks.blocks(input, output, group.size(), "input tensor must be the same size as output size times world size")
+    name = checks.operator(op, input, "reduce_scatter_single")
+    target, source = checks.flat(output, group), checks.flat(input, group)
+    request = Request("reduce_scatter_single", "reduce_scatter", source.dtype, name, elements=source.numel(),
+                      **_how(schedule, check, verify))
+    return _scatter(group, request, source, target, output, async_op)
+
+
+def all_to_all_single(output: torch.Tensor, input: torch.Tensor, output_split_sizes: Sequence[int] | None = None,
+                      input_split_sizes: Sequence[int] | None = None, group: Any = None, async_op: bool = False, *,
+                      schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
+    """See ``torch.distributed.all_to_all_single``. With split sizes it is an all-to-all with counts, and needs a
+    schedule for `alltoallv`; without, all parts are equal, and it needs one for `alltoall`."""
+    checks.tensor(output, "output")
+    checks.tensor(input, "input")
+    group = checks.group_of(group, "all_to_all_single")
+    if group is None:
+        return None
+    checks.same_dtype(output, input)
+    size = group.size()
+    sends, receives = checks.splits(input, input_split_sizes, size), checks.splits(output, output_split_sizes, size)
+    target, source = (checks.bits(checks.flat(t, group)) for t in (output, input))
+    if output_split_sizes or input_split_sizes:
+        request = Request("all_to_all_single", "alltoallv", source.dtype, sends=sends, receives=receives,
+                          **_how(schedule, check, verify))
+    else:
+        if target.numel() != source.numel():
+            raise RuntimeError(f"output and input have {target.numel()} and {source.numel()} elements, which without "
+                               "split sizes must be equal")
+        request = Request("all_to_all_single", "alltoall", source.dtype, elements=source.numel(),
+                          **_how(schedule, check, verify))
+    return state_of(group).run(request, lambda _: {"input": _apart(source, target), "output": target}, None, [output],
+                               async_op)
+
+
+def gather(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, dst: int | None = None,
+           group: Any = None, async_op: bool = False, group_dst: int | None = None, *, schedule: Given | None = None,
+           check: str = "every", verify: bool = True) -> Work | None:
+    """See ``torch.distributed.gather``."""
+    checks.tensor(tensor, "tensor")
+    parts = gather_list or []
+    checks.tensors(parts, "gather_list")
+    checks.same_dtype(tensor, *parts)
+    group = checks.group_of(group, "gather")
+    if group is None:
+        return None
+    root = checks.rank_in(group, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
+    here = group.rank() == root
+    if here and not parts:
+        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+    if parts and not here:
+        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    if here:
+        checks.listed(parts, tensor, group.size(), "gather", "output")
+    source, into = checks.bits(checks.flat(tensor, group)), [checks.bits(checks.flat(p, group)) for p in parts]
+    output = source.new_empty(source.numel() * group.size()) if here else None
+    request = Request("gather", "gather", source.dtype, None, root, source.numel() * group.size(),
+                      **_how(schedule, check, verify))
+
+    def deal(_: Entry) -> None:
+        if output is not None:
+            for r, part in enumerate(into):
+                part.copy_(_block(output, len(into), r))
+
+    rank = group.rank()
+    return state_of(group).run(request, lambda chosen: _gathered(chosen, rank, source, output), deal,
+                               parts or [tensor], async_op)
+
+
+def scatter(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None, src: int | None = None,
+            group: Any = None, async_op: bool = False, group_src: int | None = None, *, schedule: Given | None = None,
+            check: str = "every", verify: bool = True) -> Work | None:
+    """See ``torch.distributed.scatter``."""
+    checks.tensor(tensor, "tensor")
+    parts = scatter_list or []
+    checks.tensors(parts, "scatter_list")
+    checks.same_dtype(tensor, *parts)
+    group = checks.group_of(group, "scatter")
+    if group is None:
+        return None
+    root = checks.rank_in(group, 0 if src is None and group_src is None else src, group_src, "scatter")
+    here = group.rank() == root
+    if here and not parts:
+        raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+    if parts and not here:
+        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    if here:
+        checks.listed(parts, tensor, group.size(), "scatter", "input")
+    target, dealt = checks.bits(checks.flat(tensor, group)), [checks.bits(checks.flat(p, group)) for p in parts]
+    request = Request("scatter", "scatter", target.dtype, None, root, target.numel() * group.size(),
+                      **_how(schedule, check, verify))
+    return _scatter(group, request, dealt if here else None, target, tensor, async_op)
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: list[int] | None = None, *,
+            schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
+    """See ``torch.distributed.barrier``."""
+    group = checks.group_of(group, "barrier")
+    if group is None:
+        return None
+    request = Request("barrier", "barrier", torch.uint8, elements=0, **_how(schedule, check, verify))
+    return state_of(group).run(request, lambda _: {}, None, [], async_op)
+
+
+def all_gather_into_tensor(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None,
+                           async_op: bool = False, **how: Any) -> Work | None:
+    """See :func:`all_gather_single`."""
+    return all_gather_single(output_tensor, input_tensor, group, async_op, **how)
+
+
+def reduce_scatter_tensor(output: torch.Tensor, input: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None,
+                          async_op: bool = False, **how: Any) -> Work | None:
+    """See :func:`reduce_scatter_single`."""
+    return reduce_scatter_single(output, input, op, group, async_op, **how)
+
+
+# Tensors as the buffers of a schedule, in place or out of place -------------------------------------------------------
+
+
+def _how(schedule: Given | None, check: str, verify: bool) -> How:
+    return {"schedule": schedule, "check": check, "verify": verify}
+
+
+def _whole(chosen: Chosen, source: torch.Tensor | None, target: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
+    """All-reduce, reduce and broadcast. ``source``, ``target``: None where the collective reads or leaves nothing."""
+    if chosen.table.collective.inplace:
+        if target is not None:
+            return {"data": target}
+        assert source is not None
+        return {"data": source.clone()}         # of a rank that has no result: the schedule may use it as it likes
+    found = {}
+    if source is not None:
+        found["input"] = source if target is None else source.clone()       # the two are one
+    if target is not None:
+        found["output"] = target
+    return found
+
+
+def _gathered(chosen: Chosen, rank: int, source: torch.Tensor,
+              target: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
+    """All-gather and gather."""
+    if not chosen.table.collective.inplace:
+        if target is None:
+            return {"input": source}
+        return {"input": _apart(source, target), "output": target}
+    data = target if target is not None else source.new_empty(source.numel() * chosen.table.ranks)
+    block = _block(data, chosen.table.ranks, rank)
+    block.copy_(_apart(source, block))
+    return {"data": data}
+
+
+def _scatter(group: Any, request: Request, source: torch.Tensor | list[torch.Tensor] | None, target: torch.Tensor,
+             result: torch.Tensor, async_op: bool) -> Work | None:
+    """Reduce-scatter and scatter. ``source``: a list: of one block a rank; None where there is none."""
+    rank, ranks = group.rank(), group.size()
+    kept: list[torch.Tensor] = []
+
+    def buffers(chosen: Chosen) -> Mapping[str, torch.Tensor]:
+        inplace = chosen.table.collective.inplace
+        long = torch.cat(source) if isinstance(source, list) else source
+        if not inplace:
+            return {"output": target} if long is None else {"input": _apart(long, target), "output": target}
+        if long is None:
+            long = target.new_empty(target.numel() * ranks)
+        elif not isinstance(source, list):
+            long = long.clone()
+        kept.append(long)
+        return {"data": long}
+
+    def after(entry: Entry) -> None:
+        if kept:
+            target.copy_(_block(kept.pop(), ranks, rank))
+
+    return state_of(group).run(request, buffers, after, [result], async_op)
+
+
+def _block(long: torch.Tensor, ranks: int, rank: int) -> torch.Tensor:
+    """A rank's block of a tensor of one for each rank."""
+    size = long.numel() // ranks
+    return long[rank * size : (rank + 1) * size]
+
+
+def _apart(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """``source``, or where it shares memory with ``target`` a copy."""
+    return source.clone() if overlap(source, target) else source
