@@ -99,8 +99,9 @@ class Schedule:
         """Prove the schedule right, or find what is wrong with it: see :func:`schedlang.verify.verify`.
 
         ``sends``: the model of completion, also as ``--sends`` spells it: ``rendezvous``, ``buffered=N``,
-        ``unlimited``. ``require_agreement``: ranks that may end with different bits are an error. ``dtype``: say, too,
-        what sums and products do in this dtype, held in ``accumulate`` meanwhile.
+        ``unlimited``, or all that a protocol of MSCCL does: ``LL``, ``LL128``, ``Simple``. ``require_agreement``:
+        ranks that may end with different bits are an error. ``dtype``: say, too, what sums and products do in this
+        dtype, held in ``accumulate`` meanwhile.
 
         What is wrong with the schedule is in the verdict. Raises SchedError for what cannot be used: SL806 for other
         text, SL803 for ``dtype`` or ``accumulate``.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,6 +58,14 @@ def _shipped_tables(most_ranks: int) -> Iterator[tuple[str, OpTable]]:
 def schedule_of(base: str) -> str:
     """The schedule's name in what :func:`shipped_tables` calls a base."""
     return base.split(" ", 1)[0]
+
+
+class Judged(Protocol):
+    """What any campaign came to."""
+
+    disagreements: list[Any]
+
+    def lines(self) -> Iterator[str]: ...
 
 
 @dataclass
@@ -150,17 +159,23 @@ def _rows(table: OpTable) -> list[list[int]]:
     return [[i] for i in range(len(table))]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. 1 where there was a disagreement."""
-    parser = argparse.ArgumentParser(prog="tests.campaign", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=20_000)
+def run(module: str, count: int, campaign: Callable[[int, int], Judged], arguments: Sequence[str] | None) -> int:
+    """The command line of a campaign: runs it for ``--count`` mutants, drawn by ``--seed``, and prints what it came to.
+    1 where there was a disagreement."""
+    parser = argparse.ArgumentParser(prog=module)
+    parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     began = time.process_time()
-    figures = campaign(given.count, given.seed, shipped_tables())
+    figures = campaign(given.count, given.seed)
     print("\n".join(figures.lines()))
     print(f"{time.process_time() - began:.0f} s CPU")
     return 1 if figures.disagreements else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line of this one."""
+    return run("tests.campaign", 20_000, lambda count, seed: campaign(count, seed, shipped_tables()), arguments)
 
 
 if __name__ == "__main__":

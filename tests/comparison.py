@@ -9,8 +9,8 @@ post at one end of a connection in no settled order (that is SL304, seen in any 
 everything before it is still as in all other runs), and values where a race decides them (SL401). After either,
 values are not compared.
 
-Of a table that was written for a transport the default judges deadlock with the depth of that, each message as one and
-cut into single chunks (``tests/pieces.py``). A fault of form or matching comes before cutting.
+On a transport, that a table was written for or that is asked for, deadlock is judged with the depth of that, each
+message as one and cut into single chunks (``tests/pieces.py``). A fault of form or matching comes before cutting.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 
 from schedlang.diagnostics import Severity
 from schedlang.interpret import Outcome, interpret
-from schedlang.ir.table import OpTable
+from schedlang.ir.table import TRANSPORTS, OpTable
 from schedlang.ops import COLLECTIVES
 from schedlang.verify import Verdict, verify
 from schedlang.verify.sends import Sends
 from tests.pieces import in_pieces
 
-MODELS = ("default", "rendezvous", "buffered=1", "buffered=2", "unlimited")
+MODELS = ("default", "rendezvous", "buffered=1", "buffered=2", "unlimited", "Simple")
 """Spellings of ``--sends`` that are compared."""
 
 UNMATCHED = {"SL301", "SL302"}
@@ -49,9 +49,11 @@ def compare(table: OpTable, sends: str = "default", seed: int = 0) -> Comparison
     if verdict.proof("form").state == "failed":
         return Comparison("illegal", _events(table, codes))
     tight, loose = ("rendezvous", "unlimited") if sends == "default" else (sends, sends)
-    own = table.transport is not None and sends == "default"
+    if sends in TRANSPORTS:
+        table = replace(table, transport=TRANSPORTS[sends])
+    own = table.transport is not None and sends in ("default", *TRANSPORTS)
     if table.transport is not None and own:
-        tight = f"buffered={table.transport.depth}"
+        tight, loose = f"buffered={table.transport.depth}", "unlimited"
     stuck = interpret(table, "contributions", sends=tight, order="random", seed=seed)
     if own and stuck.finished and not stuck.mismatched:
         stuck = interpret(in_pieces(table), "contributions", sends=tight, order="random", seed=seed)

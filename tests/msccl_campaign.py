@@ -8,11 +8,10 @@ and by base, and every disagreement, made small.
 
 from __future__ import annotations
 
-import argparse
 import gzip
+import itertools
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +19,15 @@ from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from schedlang import lift
 from schedlang.diagnostics import SchedError, Severity
+from schedlang.expand import expand, load_text
 from schedlang.ir.table import OpTable
 from schedlang.msccl.table import placements, table
 from schedlang.msccl.xml import loads
-from schedlang.verify import verify
+from schedlang.verify import Sends, Verdict, verify
 from tests import msccl_machine
+from tests.campaign import run
 from tests.comparison import MODELS, Comparison, compare
 from tests.msccl_bases import BASES, moves
 from tests.msccl_mutants import MUTATIONS, Draft, mutate
@@ -143,6 +145,25 @@ def _differs(found: msccl_machine.Outcome, codes: set[str], facts: Mapping[str, 
     return None
 
 
+def as_source(text: str) -> Iterator[tuple[Verdict, Verdict]]:
+    """The verdict on each table of a file, and that on its source, read again, with the ``--sends`` that its protocol
+    is; of files that can be read, and of tables that have source."""
+    try:
+        plan = loads(text, "mutant.xml")
+        tables = [table(plan, way) for way in placements(plan)]
+    except SchedError:
+        return
+    for made in tables:
+        try:
+            program = load_text(lift.source(made))
+        except SchedError as why:
+            assert [d.code for d in why.diagnostics] == ["SL808"], why
+            continue
+        again, _ = expand(program, program.main(None))
+        assert again is not None and again.transport is None
+        yield verify(made), verify(again, sends=Sends.parse(plan.proto))
+
+
 # Many ---------------------------------------------------------------------------------------------------------------
 
 
@@ -170,11 +191,30 @@ class Figures:
 
 def campaign(count: int, seed: int, real: Mapping[str, str]) -> Figures:
     """Judge ``count`` mutants: of the own files, of random ones, and of ``real`` ones, a third each."""
-    figures, rng, kinds = Figures(), random.Random(seed), list(MUTATIONS)
-    own = [(name, make()) for name, make in BASES.items()]
-    turn = 0
-    while figures.verdicts.total() < count:
-        turn += 1
+    figures, rng = Figures(), random.Random(seed)
+    for name, chosen, mutant in mutants(rng, real):
+        if mutant is None:
+            figures.void += 1
+            continue
+        at = rng.randrange(1 << 30)
+        judged = judge(mutant, at)
+        figures.kinds.update(chosen)
+        figures.bases[name] += 1
+        figures.verdicts[judged.verdict] += 1
+        if judged.disagreement is not None:
+            small = shrink(mutant, lambda t, s=at: judge(t, s).disagreement is not None)  # type: ignore[misc]
+            sentence = judge(small, at).disagreement or judged.disagreement
+            figures.disagreements.append((name, "+".join(chosen), sentence, small))
+        if figures.verdicts.total() == count:
+            break
+    return figures
+
+
+def mutants(rng: random.Random, real: Mapping[str, str]) -> Iterator[tuple[str, list[str], str | None]]:
+    """Damaged files without end, of own files, of random ones, and of ``real`` ones, a third each: the name of the
+    base, the mutations, and the text; None where they found nothing to change."""
+    own, kinds = [(name, make()) for name, make in BASES.items()], list(MUTATIONS)
+    for turn in itertools.count(1):
         # Files and kinds in turn, so that each has its share; a second kind is drawn.
         if turn % 3 == 0 and real:
             name, text = list(real.items())[turn // 3 % len(real)]
@@ -188,19 +228,7 @@ def campaign(count: int, seed: int, real: Mapping[str, str]) -> Figures:
         mutant: str | None = text
         for kind in chosen:
             mutant = None if mutant is None else mutate(mutant, kind, rng)
-        if mutant is None:
-            figures.void += 1
-            continue
-        at = rng.randrange(1 << 30)
-        judged = judge(mutant, at)
-        figures.kinds.update(chosen)
-        figures.bases[name] += 1
-        figures.verdicts[judged.verdict] += 1
-        if judged.disagreement is not None:
-            small = shrink(mutant, lambda t, s=at: judge(t, s).disagreement is not None)  # type: ignore[misc]
-            sentence = judge(small, at).disagreement or judged.disagreement
-            figures.disagreements.append((name, "+".join(chosen), sentence, small))
-    return figures
+        yield name, chosen, mutant
 
 
 def shrink(text: str, fails: Callable[[str], bool], tries: int = 300) -> str:
@@ -260,15 +288,7 @@ def _remove(*ends: tuple[Element, Element]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. 1 where there was a disagreement."""
-    parser = argparse.ArgumentParser(prog="tests.msccl_campaign")
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    began = time.process_time()
-    figures = campaign(given.count, given.seed, real_files())
-    print("\n".join(figures.lines()))
-    print(f"{time.process_time() - began:.0f} s CPU")
-    return 1 if figures.disagreements else 0
+    return run("tests.msccl_campaign", 2000, lambda count, seed: campaign(count, seed, real_files()), arguments)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import click
 
 from schedlang.cli.common import EXIT_CLEAN, exit_code, write_text
 from schedlang.diagnostics import Diagnostic, SchedError
+from schedlang.ir.table import TRANSPORTS
 from schedlang.render.style import Style, terminal_width, wants_color
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _model(sends: str, deadlock: list[str]) -> str:
     """By what was judged. ``sends``: the option; ``deadlock``: how deadlock was, in words, in all cases that were."""
     if sends == "rendezvous":
         return "All is judged without buffering."
-    if sends != "default":
+    if sends not in ("default", *TRANSPORTS):
         return f"All judged with --sends {sends}."
     told = []
     for model in deadlock:

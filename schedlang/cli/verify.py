@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 @value_options
 @click.option("--sends", "sends_text", metavar="MODEL", default="default", show_default=False,
               help="How much a connection buffers, for all proofs: rendezvous (nothing), buffered=N (N messages) or "
-                   "unlimited. Default: deadlock is judged without buffering, all else with unlimited buffering.")
+                   "unlimited; or all that a protocol of MSCCL does: LL, LL128, Simple. Default: deadlock is judged "
+                   "without buffering, all else with unlimited buffering.")
 @click.option("--require-agreement", is_flag=True, help="Ranks that may end with different bits are an error.")
 @click.option("--dtype", metavar="DTYPE", callback=named_dtype,
               help="Say, too, what sums and products do in DTYPE: float16, bfloat16, float32, float64, int8 to uint64.")

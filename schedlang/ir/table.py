@@ -161,6 +161,10 @@ class Transport:
     depth: int
 
 
+TRANSPORTS = {t.name: t for t in (Transport("Simple", 2), Transport("LL", 8), Transport("LL128", 8))}
+"""The protocols of MSCCL's runtimes."""
+
+
 @dataclass(frozen=True)
 class OpTable:
     """A schedule with values for its parameters, expanded. Row columns (all of one length):

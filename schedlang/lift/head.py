@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.ir.table import Array, Ensures, OpTable
+from schedlang.ir.table import TRANSPORTS, Array, Ensures, OpTable
 from schedlang.ir.words import counted
 from schedlang.lift import names
 from schedlang.ops import COLLECTIVES
@@ -30,9 +30,10 @@ def doc(table: OpTable) -> list[str]:
     first = f"{table.name}{where}, as it is for {counted(table.ranks, 'rank')}{how}."
     lines = ["".join(c if c.isprintable() else "?" for c in first)]     # a file may be called anything
     if table.transport is not None:
-        depth = table.transport.depth
-        lines += ["", f"Written for {table.transport.name}, which has {counted(depth, 'message')} in flight on a "
-                  "connection. For messages that go whole", f"that is `schedlang verify --sends buffered={depth}`."]
+        name, depth = table.transport.name, table.transport.depth
+        lines += ["", f"Written for {name}, which has {counted(depth, 'message')} in flight on a connection:"]
+        lines.append(f"`schedlang verify --sends {name}` judges by that." if TRANSPORTS.get(name) == table.transport
+                     else f"for messages that go whole `schedlang verify --sends buffered={depth}` judges by that.")
     return [line.replace("\\", "/").replace('"""', "'''") for line in lines]
 
 

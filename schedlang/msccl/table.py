@@ -10,15 +10,12 @@ import numpy as np
 from schedlang.diagnostics import Diagnostic, SchedError, error, note, warning
 from schedlang.ir.buffers import standard_buffers
 from schedlang.ir.origin import at_row
-from schedlang.ir.table import NONE, Buffer, Collective, Ensures, OpTable, Transport
+from schedlang.ir.table import NONE, TRANSPORTS, Buffer, Collective, Ensures, OpTable
 from schedlang.ir.words import chunks_text, standing
 from schedlang.msccl.plan import Plan
 from schedlang.msccl.rows import Places, rows
 from schedlang.msccl.words import told
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
-
-DEPTH = {"LL": 8, "LL128": 8, "Simple": 2}
-"""How many messages each protocol has in flight on a connection."""
 
 MOST_ENSURED = 1 << 24
 """Up to so many chunks, of all ranks, an all-to-all in place may have: what must be in each is written out."""
@@ -92,7 +89,7 @@ def table(plan: Plan, inplace: bool, *, root: int | None = None) -> OpTable:
         params["root"] = root
     made = OpTable(
         name=plan.name, ranks=plan.ranks, params=params, collective=collective, chunks=chunks, buffers=buffers,
-        **rows(plan, where), location=plan.span(plan.at), transport=Transport(plan.proto, DEPTH[plan.proto]),
+        **rows(plan, where), location=plan.span(plan.at), transport=TRANSPORTS[plan.proto],
         told=partial(told, plan))
     found = _overlaps(made)
     if found:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from schedlang.ir.table import NONE, Array
+from schedlang.ir.table import NONE, TRANSPORTS, Array
 from schedlang.msccl.complaints import Complaints
 from schedlang.msccl.places import shown
 from schedlang.msccl.plan import Kind
 from schedlang.msccl.tally import Tally, Word
 
-PROTOCOLS = ("Simple", "LL", "LL128")
+PROTOCOLS = tuple(TRANSPORTS)
 COLLECTIVES = ("allreduce", "allgather", "alltoall", "reduce", "broadcast", "reduce_scatter", "reducescatter", "custom",
                "send", "recv", "gather", "scatter", "alltoallv")
 OPERATORS = ("sum", "prod", "min", "max", "nop")

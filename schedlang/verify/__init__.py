@@ -19,7 +19,7 @@ from schedlang.verify.dataflow import judge
 from schedlang.verify.ensures import ensured
 from schedlang.verify.lengths import elements, shorter_parts
 from schedlang.verify.remarks import remarks
-from schedlang.verify.sends import DEFAULT, Sends, depth_words, its_own, on
+from schedlang.verify.sends import DEFAULT, Sends, depth_words, resolve
 from schedlang.verify.steps import steps
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.order import Order, order
@@ -72,7 +72,7 @@ class Verdict:
     def model(self) -> str:
         """How deadlock was judged, in words: ``without buffering``, ``LL: with 8 messages in flight per connection``.
         """
-        return _model(self.table, self.sends)
+        return _model(self.sends)
 
     def proof(self, name: str) -> Proof:
         """The proof of a property. KeyError where there is none of that name."""
@@ -87,13 +87,14 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
     """Prove a table right, or say what is wrong with it.
 
     A proof is judged where those before it make it meaningful: values only in an order that exists and is settled.
-    ``sends``: of a table that was written for a transport the default judges deadlock with what that offers (see
-    :func:`schedlang.verify.sends.on`). With ``require_agreement`` ranks that may end with different bits are an error.
+    ``sends``: of a table that was written for a transport the default judges by what that does; a model that is a
+    transport itself takes the place of that. With ``require_agreement`` ranks that may end with different bits are an
+    error.
     ``dtype``: say, too, what sums and products do in this dtype, held in ``accumulate`` meanwhile; both are names (see
     :mod:`schedlang.running.dtypes`).
     Raises SchedError SL803 for names that cannot be used.
     """
-    sends = on(table.transport, sends)
+    table, sends = resolve(table, sends)
     report = _Report(table, sends, _arithmetic(dtype, accumulate))
     if not report.judge("form", legal.check(table)):
         return report.verdict("the table is not well-formed")
@@ -109,7 +110,7 @@ def verify(table: OpTable, *, sends: Sends = DEFAULT, require_agreement: bool = 
         return report.verdict("transfers do not match")
     found = order(table, matched, sends)
     pieces = slots(table, matched)
-    report.judge("deadlock", deadlock.check(table, matched, found, pieces), _model(table, sends))
+    report.judge("deadlock", deadlock.check(table, matched, found, pieces), _model(sends))
     if not found.complete:
         return report.verdict("the schedule does not come to its end")
     settled &= report.judge("races", races.check(table, found), depth_words(sends.depth))
@@ -170,10 +171,10 @@ class _Report:
         return Verdict(self.table, self.sends, proofs, tuple(told), self.facts)
 
 
-def _model(table: OpTable, sends: Sends) -> str:
+def _model(sends: Sends) -> str:
     """How deadlock is judged, in words."""
     words = depth_words(sends.deadlock_depth)
-    return f"{table.transport.name}: {words}" if table.transport and its_own(table.transport, sends) else words
+    return words if sends.transport is None else f"{sends.transport.name}: {words}"
 
 
 def _costs(table: OpTable, matched: Matching, found: Order, pieces: Slots | None) -> dict[str, Any]:

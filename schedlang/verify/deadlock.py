@@ -14,7 +14,7 @@ from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ir.words import standing, step_text
 from schedlang.ops import Op
 from schedlang.verify import words
-from schedlang.verify.sends import depth_words, its_own
+from schedlang.verify.sends import depth_words
 from schedlang.verify.timing.connections import Matching
 from schedlang.verify.timing.graph import Graph, build
 from schedlang.verify.timing.order import Order
@@ -42,9 +42,9 @@ class Wait:
 def check(table: OpTable, matching: Matching, order: Order, pieces: Slots | None = None) -> list[Diagnostic]:
     """SL305 with the shortest circle found. Nothing where all that is stuck waits, in the end, for an operation without
     partner: that is for the matching to report. ``pieces``: the messages of several chunks chunk by chunk, judged where
-    whole messages come to their end and the model is that of the table's transport."""
+    whole messages come to their end and the model is that of a transport."""
     depth = order.sends.deadlock_depth
-    if not its_own(table.transport, order.sends):
+    if order.sends.transport is None:
         pieces = None
     if not order.deadlock_free:
         graph = order.graph if depth == order.sends.depth else build(table, matching, depth)

@@ -1,15 +1,17 @@
 """Reader, table, verifier and interpreter say of MSCCL files what a machine says that runs them as their format does:
 see :mod:`tests.msccl_campaign` for what is compared. The full product is ``make nightly``."""
 
+import itertools
 import random
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from schedlang.diagnostics import Severity
 from tests import msccl_machine
 from tests.msccl_bases import BASES, moves
-from tests.msccl_campaign import LARGER, SMALLER, campaign, judge, real_files
+from tests.msccl_campaign import LARGER, SMALLER, as_source, campaign, judge, mutants, real_files
 from tests.msccl_mutants import MUTATIONS, mutate
 from tests.strategies_msccl import files
 
@@ -63,6 +65,32 @@ def campaign_finds_nothing(count, seed, real):
 
 def test_on_mutants_of_own_files():
     campaign_finds_nothing(150, 3, {})
+
+
+def source_is_judged_alike(count, seed, real):
+    """Source of damaged files has their verdict, with their protocol as ``--sends``. How many tables there were, and
+    how many of them are faulty."""
+    there = faulty = 0
+    for name, kinds, text in itertools.islice(mutants(random.Random(seed), real), count):
+        for ours, other in as_source(text) if text is not None else ():
+            errors, again = (sorted({d.code for d in v.diagnostics if d.severity >= Severity.ERROR})
+                             for v in (ours, other))
+            assert (errors, ours.facts) == (again, other.facts), f"{name}, {kinds}: {text}"
+            assert [(p.name, p.state) for p in ours.proofs] == [(p.name, p.state) for p in other.proofs]
+            there += 1
+            faulty += bool(errors)
+    return there, faulty
+
+
+def test_source_of_mutants_has_their_verdict():
+    there, faulty = source_is_judged_alike(60, 4, {})
+    assert there > 30 and faulty > 10
+
+
+@pytest.mark.nightly
+def test_source_of_many_mutants_has_their_verdict():
+    there, faulty = source_is_judged_alike(1500, 5, real_files())
+    assert there > 900 and faulty > 300
 
 
 @pytest.mark.parametrize("name, depth, agreement", [

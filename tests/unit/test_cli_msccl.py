@@ -216,6 +216,18 @@ def test_deadlock_is_judged_by_the_protocol_and_by_whatever_is_asked_for(write, 
     assert "Deadlock is judged with 2 messages in flight per connection (Simple), all else" in out
     assert call("verify", "deep.xml", "--sends", "buffered=3")[0] == 0
     assert "All judged with --sends buffered=3." in call("verify", "deep.xml", "--sends", "buffered=3")[1]
+    status, out, _ = call("verify", "deep.xml", "--sends", "LL")
+    assert status == 0 and "Deadlock is judged with 8 messages in flight per connection (LL), all else" in out
+
+
+def test_source_of_a_file_is_judged_and_run_by_a_protocol(write, call):
+    write("deep.xml", ring(extra=1, proto="Simple"))
+    assert call("compile", "deep.xml", "--target", "sched", "-o", "deep.sched")[0] == 0
+    for command in ("verify", "run"):
+        for model, status in (("default", 1), ("Simple", 1), ("LL", 0), ("LL128", 0), ("simple", 2)):
+            assert call(command, "deep.sched", "--sends", model)[0] == status
+    document = json.loads(call("verify", "deep.sched", "--sends", "LL", "--format", "json")[1])
+    assert document["sends"] == "LL" and document["schedules"][0]["cases"][0]["facts"]["transport"] == "LL"
 
 
 def test_of_several_protocols_each_is_named(write, call, shipped):

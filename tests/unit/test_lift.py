@@ -297,7 +297,9 @@ def test_what_is_passed_on_without_being_stored_needs_a_place_to_name():
 def test_a_transport_is_told_with_how_to_verify_for_it():
     text = comes_back(replace(ring(4), transport=Transport("LL", 8), params={"inplace": True}))
     assert "in place" in text and "LL, which has 8 messages in flight" in text
-    assert "`schedlang verify --sends buffered=8`" in text
+    assert "`schedlang verify --sends LL`" in text
+    text = comes_back(replace(ring(4), transport=Transport("wire", 3)))
+    assert "wire, which has 3 messages" in text and "that go whole `schedlang verify --sends buffered=3`" in text
 
 
 def test_counts_host_buffers_and_roots():

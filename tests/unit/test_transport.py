@@ -15,7 +15,6 @@ from schedlang.ops import Op
 from schedlang.verify import DEFAULT, Sends, deadlock, room, verify
 from schedlang.verify.matching import match
 from schedlang.verify.removal import settled
-from schedlang.verify.sends import on
 from schedlang.verify.timing.slots import slots
 from tests.comparison import compare
 from tests.pieces import in_pieces
@@ -60,8 +59,7 @@ def test_the_default_is_what_the_transport_offers():
     table = crossed(1)
     assert not stuck(table) and stuck(replace(table, transport=None))
     verdict = verify(table)
-    assert verdict.sends == Sends(2, None) == on(table.transport, DEFAULT)
-    assert str(verdict.sends) == "buffered=2 for deadlock, unlimited for all else"
+    assert verdict.sends == Sends(2, None, table.transport) and str(verdict.sends) == "wire"
     assert verdict.proof("deadlock").detail == "wire: with 2 messages in flight per connection"
     assert {k: verdict.facts[k] for k in ("transport", "transport_depth", "least_depth")} == {
         "transport": "wire", "transport_depth": 2, "least_depth": 1}
@@ -74,6 +72,20 @@ def test_a_model_that_is_asked_for_is_taken_as_it_is(text):
     verdict = verify(crossed(3), sends=Sends.parse(text))
     assert verdict.sends == Sends.parse(text) and bool(stuck(crossed(3), Sends.parse(text))) == (text == "rendezvous")
     assert "wire" not in verdict.proof("deadlock").detail
+
+
+@pytest.mark.parametrize("own", [Transport("wire", 9), None])
+def test_a_transport_that_is_asked_for_takes_the_place_of_its_own(own):
+    verdict = verify(replace(crossed(3), transport=own), sends=Sends.parse("Simple"))
+    assert the(verdict, "SL305").notes[-1].message.endswith("but Simple offers no more than 2")
+    assert str(verdict.sends) == "Simple" and verdict.model == "Simple: with 2 messages in flight per connection"
+    assert verify(replace(crossed(3), transport=own), sends=Sends.parse("LL")).facts["transport_depth"] == 8
+    for table, races in ((answered("send"), {"LL": False, "default": False}),
+                         (answered("send", transport=False), {"LL": False, "default": True})):
+        for text, expected in races.items():
+            codes = [d.code for d in verify(table, sends=Sends.parse(text)).diagnostics]
+            assert ("SL401" in codes) == expected
+            assert compare(table, text).disagreement is None
 
 
 def test_without_a_transport_nothing_is_cut():
@@ -189,8 +201,9 @@ def test_single_chunks_ask_for_most():
 
 
 def test_what_can_go_is_tried_on_the_transport():
-    assert not settled(crossed(3), Sends(2, None)) and settled(crossed(3), Sends(2, 2))
-    assert settled(crossed(2), Sends(2, None))
+    wire = Transport("wire", 2)
+    assert not settled(crossed(3), Sends.on(wire)) and settled(crossed(3), Sends(2, 2))
+    assert settled(crossed(2), Sends.on(wire))
 
 
 # The form

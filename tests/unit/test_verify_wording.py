@@ -9,7 +9,7 @@ import pytest
 
 from schedlang.diagnostics import SchedError
 from schedlang.ir.build import table_from_rows
-from schedlang.ir.table import Buffer, Collective, Site
+from schedlang.ir.table import Buffer, Collective, Site, Transport
 from schedlang.source import Place
 from schedlang.verify import agreement, barrier, collapse, races, verify
 from schedlang.verify.sends import Sends
@@ -122,19 +122,29 @@ def test_of_many_idle_ranks_the_witness_lists_some():
 
 @pytest.mark.parametrize(("text", "model"), [
     ("default", Sends()), ("rendezvous", Sends(0, 0)), ("unlimited", Sends(None, None)), ("buffered=1", Sends(1, 1)),
-    ("buffered=999999999", Sends(999_999_999, 999_999_999))])
+    ("buffered=999999999", Sends(999_999_999, 999_999_999)), ("LL", Sends(8, None, Transport("LL", 8))),
+    ("LL128", Sends(8, None, Transport("LL128", 8))), ("Simple", Sends(2, None, Transport("Simple", 2)))])
 def test_models_of_sends_read_as_they_are_written(text, model):
     assert Sends.parse(text) == model and str(model) == text
 
 
-@pytest.mark.parametrize("text", ["", "buffered", "buffered=0", "buffered=-1", "buffered=1000000000", "Rendezvous"])
+@pytest.mark.parametrize("text", ["", "buffered", "buffered=0", "buffered=-1", "buffered=1000000000", "LL=8", "L"])
 def test_what_is_no_model_of_sends(text):
     with pytest.raises(SchedError) as error:
         Sends.parse(text)
     (said,) = error.value.diagnostics
     assert (said.code, said.message) == ("SL806", f"{text!r} is no model of sends")
-    assert said.help == ("write rendezvous, buffered=N with N at least 1, or unlimited; without the option deadlock is "
-                         "judged without buffering and all else with unlimited buffering")
+    assert said.help == (
+        "write rendezvous, buffered=N with N at least 1, unlimited, or the name of a protocol: Simple, LL, LL128; "
+        "without the option deadlock is judged without buffering and all else with unlimited buffering")
+
+
+@pytest.mark.parametrize(("text", "meant"), [("Rendezvous", "rendezvous"), ("ll", "LL"), ("SIMPLE", "Simple")])
+def test_capitals_of_a_model_count(text, meant):
+    with pytest.raises(SchedError) as error:
+        Sends.parse(text)
+    (said,) = error.value.diagnostics
+    assert (said.code, said.help) == ("SL806", f"did you mean {meant}?")
 
 
 # Races
