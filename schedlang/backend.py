@@ -8,6 +8,7 @@ clone, too, where no metadata is installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -60,6 +61,21 @@ class Backend(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Place:
+    """A process's place among those that are a world: its rank, the number of ranks, and the same among those on its
+    machine."""
+
+    rank: int
+    size: int
+    local: int
+    local_size: int
+
+
+class OnOneRank(SchedError):
+    """What one rank of a world raises for a reason of its own, which others do not know."""
+
+
 @runtime_checkable
 class Distributed(Backend, Protocol):
     """A back end whose ranks are processes of their own: those that it starts, or those of a world that it finds."""
@@ -69,15 +85,17 @@ class Distributed(Backend, Protocol):
         ``timeout``: seconds that a rank waits for another. ``everywhere``: in a world that it finds, every process gets
         the results of all ranks; else only rank 0, and the others their own alone."""
 
-    def rank(self) -> int | None:
-        """This process's rank in a world that it finds; None where there is none, and it starts the ranks itself."""
+    def place(self) -> Place | None:
+        """This process's place in a world that it finds; None where there is none, and it starts the ranks itself."""
 
     def timed(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, *, op: str | None,
               accumulate: str | None = None, repeat: int = 1,
               progress: Progress | None = None) -> tuple[list[float], list[dict[str, Array]]]:
         """As :meth:`run`, ``repeat`` times: the seconds that each execution took on the rank that took longest,
         starting the ranks and bringing them their inputs left out, and the results of the last. ``bound``: the inputs,
-        bound to the table already; of a world that it finds only the own rank's are looked at."""
+        bound to the table already; of a world that it finds only the own rank's are looked at.
+
+        Raises as :meth:`run`, and OnOneRank."""
 
 
 def names() -> list[str]:

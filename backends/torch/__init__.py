@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib.util import find_spec
 
-from schedlang.backend import Progress
+from schedlang.backend import OnOneRank, Place, Progress
 from schedlang.backends.torch.arena import Arena
 from schedlang.backends.torch.job import Job, Run
 from schedlang.backends.torch.launch import launch
-from schedlang.backends.torch.world import Place, found, joined, require_size
+from schedlang.backends.torch.world import found, joined, require_size
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array, OpTable
 from schedlang.running.binding import Bound, bind, ends
@@ -21,6 +21,9 @@ from schedlang.running.dtypes import accumulator, require_defined
 
 TIMEOUT = 300.0
 """Seconds that a rank waits for another."""
+
+_OF_ALL = ("SL812", "SL813")
+"""What every rank sees when something is wrong with one."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,9 @@ class TorchBackend:
             raise SchedError(error("SL806", f"there is no device {device}", help="choose cpu or cuda"))
         return replace(self, device=device, timeout=self.timeout if timeout is None else timeout, everywhere=everywhere)
 
-    def rank(self) -> int | None:
-        """See :meth:`schedlang.backend.Distributed.rank`."""
-        place = _place()
-        return None if place is None else place.rank
+    def place(self) -> Place | None:
+        """See :meth:`schedlang.backend.Distributed.place`."""
+        return _place()
 
     def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,
             accumulate: str | None = None, progress: Progress | None = None) -> list[dict[str, Array]]:
@@ -69,8 +71,13 @@ class TorchBackend:
 
         run = Run(table, bound.elements, bound.dtype.name, op, accumulate, repeat)
         with joined(place, self.device, timedelta(seconds=self.timeout)) as world:
-            seconds, mine = share.perform(world, run, inputs[place.rank])
-            return share.slowest(world, seconds), share.gathered(world, run, mine, self.everywhere)
+            try:
+                seconds, mine = share.perform(world, run, inputs[place.rank])
+                return share.slowest(world, seconds), share.gathered(world, run, mine, self.everywhere)
+            except SchedError as failure:
+                if all(d.code in _OF_ALL for d in failure.diagnostics):
+                    raise
+                raise OnOneRank(failure.diagnostics) from failure
 
     def _started(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, op: str | None,
                  accumulate: str | None, repeat: int,
@@ -98,8 +105,8 @@ def _place() -> Place | None:
     """This process's place in a world that somebody else started; None where there is none."""
     distributed = sys.modules.get("torch.distributed")      # who is in a world has imported that
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        rank = distributed.get_rank()
-        return Place(rank, distributed.get_world_size(), rank)
+        rank, size = distributed.get_rank(), distributed.get_world_size()
+        return Place(rank, size, rank, size)
     return found()
 
 

@@ -64,19 +64,23 @@ def _results(pipe: Connection[Any, Any], ranks: int, told: Callable[[int, Any], 
             results[rank] = what.result
         else:
             failures[rank] = what
-            if not _bereft(what):
+            if _weight(what) < 2:
                 break
             end = end or time.monotonic() + GRACE
     if failures:
-        # One that misses another is not what is the matter, if anything else is.
-        rank, what = min(failures.items(), key=lambda entry: (_bereft(entry[1]), entry[0] or 0))
+        rank, what = min(failures.items(), key=lambda entry: (_weight(entry[1]), entry[0] or 0))
         raise SchedError(_findings(rank, what))
     return [results[rank] for rank in range(ranks)]
 
 
-def _bereft(what: Failed | Lost) -> bool:
-    """Whether all that a rank has to say is that it misses another."""
-    return isinstance(what, Failed) and bool(what.findings) and all(d.code == "SL813" for d in what.findings)
+def _weight(what: Failed | Lost) -> int:
+    """What is told of several failures is the one of least weight: one that only misses another rank, or does not
+    understand what torch says, follows from something else, if there is anything else."""
+    if isinstance(what, Lost):
+        return 0
+    if what.bug is not None:
+        return 3
+    return 2 if all(d.code == "SL813" for d in what.findings) else 1
 
 
 def _findings(rank: int | None, what: Failed | Lost) -> tuple[Diagnostic, ...]:

@@ -19,8 +19,9 @@ from importlib import import_module
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Any
 
+from schedlang.backend import Place
 from schedlang.backends.torch.job import Done, Failed, Job, Lost, Told
-from schedlang.backends.torch.world import Place, World, require_gpus, with_gpu
+from schedlang.backends.torch.world import World, require_gpus, with_gpu
 from schedlang.diagnostics import SchedError, error
 
 
@@ -127,7 +128,7 @@ def _world(rank: int, job: Job, device: str, port: int, tell: Any) -> World:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timeout)
     if device == "cuda":
-        return with_gpu(Place(rank, job.ranks, rank), timeout, tell, store)
+        return with_gpu(Place(rank, job.ranks, rank, job.ranks), timeout, tell, store)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=job.ranks, timeout=timeout)
     group = dist.group.WORLD
     return World(rank, job.ranks, torch.device("cpu"), group, group, timeout, tell)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -12,7 +13,8 @@ from schedlang.backends.torch.arena import Arena
 from schedlang.backends.torch.execute import Executor
 from schedlang.backends.torch.job import Run
 from schedlang.backends.torch.wire import wire_of
-from schedlang.backends.torch.world import World
+from schedlang.backends.torch.world import World, first_line
+from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array
 from schedlang.running.binding import ends, index_of, starts
@@ -50,7 +52,8 @@ def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[f
     for turn in range(run.repeat):
         for name, (first, last) in given.items():
             buffers[name][first:last].copy_(as_tensor(inputs[name]))
-        dist.barrier(world.control)
+        with _together(world, "before an execution"):
+            dist.barrier(world.control)
         begun = _now(world)
         executor.run(buffers, run.elements, op=run.op, accumulate=run.accumulate)
         seconds.append(_now(world) - begun)
@@ -79,12 +82,13 @@ def gathered(world: World, run: Run, mine: Mapping[str, Array], everywhere: bool
             # As bytes: Gloo does not know all dtypes.
             moved = as_tensor(mine[name]).view(torch.uint8) if own else torch.empty(
                 (last - first) * itemsize, dtype=torch.uint8)
-            if everywhere:
-                dist.broadcast(moved, rank, world.control)
-            elif own:
-                dist.send(moved, 0, world.control)
-            else:
-                dist.recv(moved, rank, world.control)
+            with _together(world, "while results were collected"):
+                if everywhere:
+                    dist.broadcast(moved, rank, world.control)
+                elif own:
+                    dist.send(moved, 0, world.control)
+                else:
+                    dist.recv(moved, rank, world.control)
             if not own:
                 found[rank][name] = as_array(moved.view(dtype))
     return found
@@ -93,9 +97,19 @@ def gathered(world: World, run: Run, mine: Mapping[str, Array], everywhere: bool
 def slowest(world: World, seconds: list[float]) -> list[float]:
     """Of each turn the seconds on the rank that took longest."""
     most = torch.tensor(seconds, dtype=torch.float64)
-    dist.all_reduce(most, dist.ReduceOp.MAX, world.control)
+    with _together(world, "after the last execution"):
+        dist.all_reduce(most, dist.ReduceOp.MAX, world.control)
     longest: list[float] = most.tolist()
     return longest
+
+
+@contextmanager
+def _together(world: World, when: str) -> Iterator[None]:
+    """What ranks do together outside of an execution; that fails where one of them is gone or stalls."""
+    try:
+        yield
+    except RuntimeError as cause:
+        raise SchedError(error("SL813", f"rank {world.rank} misses another {when}: {first_line(cause)}")) from cause
 
 
 def _extents(layout: Layout, rank: int, chunks: Mapping[str, range]) -> dict[str, tuple[int, int]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from schedlang.backend import Place
 from schedlang.diagnostics import SchedError, error
 
 if TYPE_CHECKING:
@@ -34,15 +35,6 @@ class World:
     tell: Callable[[Any], None]
 
 
-@dataclass(frozen=True)
-class Place:
-    """This process's place in a world: its rank, the number of ranks, and its rank among those on its machine."""
-
-    rank: int
-    size: int
-    local: int
-
-
 def found(environment: Mapping[str, str] | None = None) -> Place | None:
     """The place that torchrun's variables give this process; None where they are not there.
 
@@ -53,7 +45,7 @@ def found(environment: Mapping[str, str] | None = None) -> Place | None:
         return None
     try:
         rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
-        return Place(rank, size, int(given.get("LOCAL_RANK") or rank))
+        return Place(rank, size, int(given.get("LOCAL_RANK") or rank), int(given.get("LOCAL_WORLD_SIZE") or size))
     except ValueError as cause:
         raise SchedError(error("SL811", f"RANK, WORLD_SIZE and LOCAL_RANK say where this process is, but {cause}",
                                help="start it by torchrun, or unset them")) from None
@@ -74,17 +66,22 @@ def joined(place: Place | None, device: str | None, timeout: timedelta) -> Itera
     import torch
     import torch.distributed as dist
 
-    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
     if dist.is_initialized():
         yield _of_process(timeout)
         return
     assert place is not None
-    if device == "cuda" or (device is None and gpus > place.local):
-        world = with_gpu(place, timeout, _unheard)
-    else:
-        dist.init_process_group("gloo", timeout=timeout)
-        group = dist.group.WORLD
-        world = World(place.rank, place.size, torch.device("cpu"), group, group, timeout, _unheard)
+    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    try:
+        if device == "cuda" or (device is None and gpus >= place.local_size):
+            world = with_gpu(place, timeout, _unheard)
+        else:
+            dist.init_process_group("gloo", timeout=timeout)
+            group = dist.group.WORLD
+            world = World(place.rank, place.size, torch.device("cpu"), group, group, timeout, _unheard)
+    except RuntimeError as cause:
+        at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise SchedError(error("SL811", f"rank {place.rank} cannot join the world at {at}: {first_line(cause)}",
+                               help="see whether all processes are started, and reach that address")) from cause
     try:
         yield world
     finally:
@@ -112,13 +109,18 @@ def with_gpu(place: Place, timeout: timedelta, tell: Callable[[Any], None], stor
     import torch
     import torch.distributed as dist
 
-    require_gpus(torch.cuda.device_count(), place.local + 1)
+    require_gpus(torch.cuda.device_count(), place.local_size)
     device = torch.device("cuda", place.local)
     torch.cuda.set_device(device)
     where: dict[str, Any] = {} if store is None else {"store": store, "rank": place.rank, "world_size": place.size}
     dist.init_process_group("nccl", timeout=timeout, device_id=device, **where)     # with a device it connects at once
     control = dist.new_group(backend="gloo", timeout=timeout)
     return World(place.rank, place.size, device, dist.group.WORLD, control, timeout, tell)
+
+
+def first_line(failure: Exception) -> str:
+    """What torch says, without the lines from its C++ part."""
+    return next(iter(str(failure).strip().splitlines()), type(failure).__name__)
 
 
 def require_gpus(have: int, needed: int) -> None:

@@ -13,7 +13,9 @@ import click
 from schedlang.cli.common import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
+    EXIT_UNUSABLE,
     bad_option,
+    exit_code,
     load_table,
     named_dtype,
     output_file,
@@ -24,6 +26,7 @@ from schedlang.diagnostics import Diagnostic, SchedError, error
 from schedlang.loading import split_name
 
 if TYPE_CHECKING:
+    from schedlang.backend import Backend, Place
     from schedlang.ir.table import OpTable
     from schedlang.running.measure import Measurement
     from schedlang.running.reference import Comparison
@@ -45,6 +48,11 @@ PATIENCE = 1.0
 @click.option("--dtype", "dtype_name", metavar="DTYPE", callback=named_dtype,
               help="float16, bfloat16, float32 (default), float64, int8 to uint64, bool.")
 @click.option("--backend", "backend_name", metavar="NAME", default="numpy", show_default=True, help="What executes it.")
+@click.option("--device", metavar="DEVICE",
+              help="Of the back end torch: cpu (over Gloo) or cuda (over NCCL, a GPU a rank). Default: cuda where "
+                   "there are enough GPUs.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="Of the back end torch: how long a rank waits for another (default 300).")
 @click.option("--accumulate", metavar="DTYPE", callback=named_dtype,
               help="Hold values in this wider dtype until the end, for example float32.")
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, show_default=True,
@@ -53,25 +61,26 @@ PATIENCE = 1.0
               help="For the random inputs.")
 @click.option("--check", is_flag=True, help="Compare with a float64 reference; exit 1 where the result is wrong.")
 @click.option("--sends", "sends_text", metavar="MODEL", default="default", show_default=False,
-              help="Prove it right first for connections that buffer this much: rendezvous, buffered=N or unlimited, "
-                   "as for verify. Default: for all.")
+              help="Prove it right first for connections that buffer this much: rendezvous, buffered=N, unlimited, "
+                   "LL, LL128 or Simple, as for verify. Default: for all.")
 @click.option("--no-verify", is_flag=True, help="Run a schedule without proving it right first.")
 @click.option("-o", "--output", metavar="FILE", help="Write the results to an .npz file.")
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON.")
 def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
             size: str | None, elements: int | None, source: str | None, dtype_name: str | None, backend_name: str,
-            accumulate: str | None, repeat: int, seed: int, check: bool, sends_text: str, no_verify: bool,
-            output: str | None, as_json: bool) -> int:
-    """Execute a schedule on real arrays, all ranks in this process.
+            device: str | None, timeout: float | None, accumulate: str | None, repeat: int, seed: int, check: bool,
+            sends_text: str, no_verify: bool, output: str | None, as_json: bool) -> int:
+    """Execute a schedule on real arrays: all ranks in this process, or with --backend torch each in one of its own.
 
     FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Shows the time, and bandwidths as nccl-tests
-    defines them.
+    defines them. Ranks that torchrun has started are used; then only rank 0 says something.
 
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
     """
-    from schedlang.backend import find
+    from schedlang.backend import Distributed, find
     from schedlang.running import inputs as make
+    from schedlang.running.binding import Bound
     from schedlang.running.calls import Call
     from schedlang.running.dtypes import named
     from schedlang.running.measure import measure
@@ -85,23 +94,29 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     if sum(given is not None for given in (size, elements, source)) > 1:
         raise bad_option("--size, --elements and --input each say how large the arrays are", help="give one of them")
     dtype = None if dtype_name is None else named(dtype_name)
-    runner = find(backend_name)
-    table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
-    show(findings, err=True)
-    if not no_verify:
-        Schedule(table).require_right(sends=sends)
-    this = None
-    compared = None
-    with _within_memory():
+    runner = _on(find(backend_name), device, timeout)
+    place = runner.place() if isinstance(runner, Distributed) else None
+    rank = None if place is None else place.rank
+    this = compared = bound = None
+    with _said_once(place), _within_memory():
+        table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
+        if not rank:
+            show(findings, err=True)
+        if not no_verify:
+            Schedule(table).require_right(sends=sends)
         if source is not None:
             this = Call.of(table, make.from_file(source, table, dtype))
             arrays = this.inputs
         else:
             dtype = dtype or named("float32")
             layout = make.sized(table, dtype, elements, None if size is None else make.bytes_of(size))
-            arrays = make.random_inputs(table, layout, dtype, table.collective.op, seed)
+            bound = Bound(dtype, layout)
+            mine = rank if rank or not check else None          # who checks needs those of all ranks
+            arrays = make.random_inputs(table, layout, dtype, table.collective.op, seed, mine)
         with _progress_bar() as progress:
-            taken = measure(table, arrays, runner, accumulate=accumulate, repeat=repeat, progress=progress)
+            taken = measure(table, arrays, runner, accumulate=accumulate, repeat=repeat, progress=progress, bound=bound)
+        if rank:
+            return EXIT_CLEAN
         if check:
             from schedlang.running.reference import compare
 
@@ -114,6 +129,31 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
         show([_wrong(compared)], err=True)
         return EXIT_FINDINGS
     return EXIT_CLEAN
+
+
+def _on(runner: Backend, device: str | None, timeout: float | None) -> Backend:
+    """A back end with the options that are for ranks in processes of their own."""
+    from schedlang.backend import Distributed
+
+    if isinstance(runner, Distributed):
+        return runner.on(device=device, timeout=timeout, everywhere=False)
+    if device is not None or timeout is not None:
+        raise bad_option(f"--device and --timeout are not for the back end {runner.name}: its ranks are one process",
+                         help="leave them out, or add --backend torch")
+    return runner
+
+
+@contextmanager
+def _said_once(place: Place | None) -> Iterator[None]:
+    """Of many processes that do the same, one on each machine says what is wrong, and each what only it knows."""
+    from schedlang.backend import OnOneRank
+
+    try:
+        yield
+    except SchedError as failure:
+        if place is None or not place.local or isinstance(failure, OnOneRank):
+            raise
+        raise click.exceptions.Exit(exit_code(failure.diagnostics) or EXIT_UNUSABLE) from None
 
 
 @contextmanager

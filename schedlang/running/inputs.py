@@ -79,8 +79,10 @@ def sized(table: OpTable, dtype: Dtype, elements: int | None = None, size: int |
     return Layout(table, elements)
 
 
-def random_inputs(table: OpTable, layout: Layout, dtype: Dtype, op: str | None, seed: int) -> list[dict[str, Array]]:
-    """Inputs as a back end takes them; the same for the same seed, and for each rank others.
+def random_inputs(table: OpTable, layout: Layout, dtype: Dtype, op: str | None, seed: int,
+                  only: int | None = None) -> list[dict[str, Array]]:
+    """Inputs as a back end takes them; the same for the same seed, and for each rank others. ``only``: those of one
+    rank, and nothing for the others.
 
     Floats lie between -1 and 1 (for a product, near 1 in size); integers take all values there are.
     """
@@ -88,7 +90,7 @@ def random_inputs(table: OpTable, layout: Layout, dtype: Dtype, op: str | None, 
     for rank, here in enumerate(starts(table)):
         generator = np.random.default_rng([seed, rank])
         given = {}
-        for name, chunks in here.items():
+        for name, chunks in here.items() if only in (None, rank) else ():
             index = next(i for i, b in enumerate(table.buffers) if b.name == name)
             bounds = layout.starts(index, rank)
             given[name] = _random(generator, int(bounds[chunks.stop] - bounds[chunks.start]), dtype, op, table.ranks)
