@@ -90,6 +90,11 @@ class Pool:
         """The process of each rank."""
         return [process.pid or 0 for process in self._processes]
 
+    @property
+    def port(self) -> int:
+        """Where the store listens that the ranks met at."""
+        return int(self._store.port)
+
     def run(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> list[Any]:
         """Call a function with the same arguments on all ranks: what each returned. Raises Failure."""
         return self.each(function, [arguments] * self.size, **named)
