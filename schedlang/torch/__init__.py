@@ -7,6 +7,7 @@
 Needs torch; tested with 2.13.0. :mod:`schedlang.torch.collectives` says what the arguments mean.
 """
 
+from schedlang.torch import functional
 from schedlang.torch.collectives import (
     all_gather_into_tensor,
     all_gather_single,
@@ -24,5 +25,5 @@ from schedlang.torch.lane import Work
 
 __all__ = [
     "Work", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_to_all_single", "barrier", "broadcast",
-    "gather", "reduce", "reduce_scatter_single", "reduce_scatter_tensor", "scatter",
+    "functional", "gather", "reduce", "reduce_scatter_single", "reduce_scatter_tensor", "scatter",
 ]

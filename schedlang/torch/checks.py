@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -72,10 +73,15 @@ def flat(value: torch.Tensor, group: Any) -> torch.Tensor:
         raise ValueError("Tensors must be dense")
     if not value.is_contiguous():
         raise ValueError("Tensors must be contiguous")
-    if value.device not in group._device_types and torch.device(value.device.type) not in group._device_types:
-        raise RuntimeError(f"No backend type associated with device type {value.device.type}")
+    device(value, group)
     value = value.detach()
     return (torch.view_as_real(value) if value.is_complex() else value).view(-1)
+
+
+def device(value: torch.Tensor, group: Any) -> None:
+    """A tensor on a device that the group communicates from."""
+    if torch.device(value.device.type) not in group._device_types:
+        raise RuntimeError(f"No backend type associated with device type {value.device.type}")
 
 
 def bits(value: torch.Tensor) -> torch.Tensor:
@@ -118,8 +124,12 @@ def splits(value: torch.Tensor, sizes: Sequence[int] | None, ranks: int) -> list
         raise RuntimeError("Number of tensor splits not equal to group size")
     if sum(sizes) != rows or min(sizes) < 0:
         raise RuntimeError("Split sizes doesn't match total dim 0 size")
-    row = value.numel() // rows if rows else 1
-    return [int(size) * row * (2 if value.is_complex() else 1) for size in sizes]
+    return [int(size) * row(value) for size in sizes]
+
+
+def row(value: torch.Tensor) -> int:
+    """How many elements one step along the first dimension has, a complex number counting for two."""
+    return math.prod(value.shape[1:]) * (2 if value.is_complex() else 1)
 
 
 def listed(values: list[torch.Tensor], like: torch.Tensor, ranks: int, what: str, side: str) -> None:

@@ -14,16 +14,17 @@ words; others are :class:`schedlang.SchedError`. Results have the bits that :met
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import torch
 import torch.distributed as dist
 
-from schedlang.fitting import Chosen, Given
+from schedlang.fitting import Given
 from schedlang.torch import checks
+from schedlang.torch.buffers import Scattered, apart, block, gathered, whole
 from schedlang.torch.lane import Work
-from schedlang.torch.state import Entry, Request, overlap, state_of
+from schedlang.torch.state import Request, state_of
 
 
 class How(TypedDict, total=False):
@@ -43,7 +44,7 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
         return None
     name, data = checks.operator(op, tensor, "all_reduce"), checks.flat(tensor, group)
     request = Request("all_reduce", "allreduce", data.dtype, name, None, data.numel(), **_how(schedule, check, verify))
-    return state_of(group).run(request, lambda chosen: _whole(chosen, data, data), None, [tensor], async_op)
+    return state_of(group).run(request, lambda chosen: whole(chosen, data, data), None, [tensor], async_op)
 
 
 def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp.SUM, group: Any = None,
@@ -58,7 +59,7 @@ def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp
     name, data = checks.operator(op, tensor, "reduce"), checks.flat(tensor, group)
     request = Request("reduce", "reduce", data.dtype, name, root, data.numel(), **_how(schedule, check, verify))
     target = data if group.rank() == root else None
-    return state_of(group).run(request, lambda chosen: _whole(chosen, data, target), None, [tensor], async_op)
+    return state_of(group).run(request, lambda chosen: whole(chosen, data, target), None, [tensor], async_op)
 
 
 def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
@@ -72,7 +73,7 @@ def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, a
     root, data = checks.rank_in(group, src, group_src, "broadcast"), checks.bits(checks.flat(tensor, group))
     request = Request("broadcast", "broadcast", data.dtype, None, root, data.numel(), **_how(schedule, check, verify))
     source = data if group.rank() == root else None
-    return state_of(group).run(request, lambda chosen: _whole(chosen, source, data), None, [tensor], async_op)
+    return state_of(group).run(request, lambda chosen: whole(chosen, source, data), None, [tensor], async_op)
 
 
 def all_gather_single(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None,
@@ -92,7 +93,7 @@ def all_gather_single(output_tensor: torch.Tensor, input_tensor: torch.Tensor, g
     request = Request("all_gather_single", "allgather", output.dtype, elements=output.numel(),
                       **_how(schedule, check, verify))
     rank = group.rank()
-    return state_of(group).run(request, lambda chosen: _gathered(chosen, rank, source, output), None, [output_tensor],
+    return state_of(group).run(request, lambda chosen: gathered(chosen, rank, source, output), None, [output_tensor],
                                async_op)
 
 
@@ -112,7 +113,8 @@ def reduce_scatter_single(output: torch.Tensor, input: torch.Tensor, op: Any = d
     target, source = checks.flat(output, group), checks.flat(input, group)
     request = Request("reduce_scatter_single", "reduce_scatter", source.dtype, name, elements=source.numel(),
                       **_how(schedule, check, verify))
-    return _scatter(group, request, source, target, output, async_op)
+    parts = Scattered(group.rank(), group.size(), source, target)
+    return state_of(group).run(request, parts.buffers, parts.finish, [output], async_op)
 
 
 def all_to_all_single(output: torch.Tensor, input: torch.Tensor, output_split_sizes: Sequence[int] | None = None,
@@ -138,7 +140,7 @@ def all_to_all_single(output: torch.Tensor, input: torch.Tensor, output_split_si
                                "split sizes must be equal")
         request = Request("all_to_all_single", "alltoall", source.dtype, elements=source.numel(),
                           **_how(schedule, check, verify))
-    return state_of(group).run(request, lambda _: {"input": _apart(source, target), "output": target}, None, [output],
+    return state_of(group).run(request, lambda _: {"input": apart(source, target), "output": target}, None, [output],
                                async_op)
 
 
@@ -166,13 +168,13 @@ def gather(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, 
     request = Request("gather", "gather", source.dtype, None, root, source.numel() * group.size(),
                       **_how(schedule, check, verify))
 
-    def deal(_: Entry) -> None:
+    def deal() -> None:
         if output is not None:
             for r, part in enumerate(into):
-                part.copy_(_block(output, len(into), r))
+                part.copy_(block(output, len(into), r))
 
     rank = group.rank()
-    return state_of(group).run(request, lambda chosen: _gathered(chosen, rank, source, output), deal,
+    return state_of(group).run(request, lambda chosen: gathered(chosen, rank, source, output), deal,
                                parts or [tensor], async_op)
 
 
@@ -198,7 +200,8 @@ def scatter(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None
     target, dealt = checks.bits(checks.flat(tensor, group)), [checks.bits(checks.flat(p, group)) for p in parts]
     request = Request("scatter", "scatter", target.dtype, None, root, target.numel() * group.size(),
                       **_how(schedule, check, verify))
-    return _scatter(group, request, dealt if here else None, target, tensor, async_op)
+    blocks = Scattered(group.rank(), group.size(), dealt if here else None, target)
+    return state_of(group).run(request, blocks.buffers, blocks.finish, [tensor], async_op)
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: list[int] | None = None, *,
@@ -223,72 +226,5 @@ def reduce_scatter_tensor(output: torch.Tensor, input: torch.Tensor, op: Any = d
     return reduce_scatter_single(output, input, op, group, async_op, **how)
 
 
-# Tensors as the buffers of a schedule, in place or out of place -------------------------------------------------------
-
-
 def _how(schedule: Given | None, check: str, verify: bool) -> How:
     return {"schedule": schedule, "check": check, "verify": verify}
-
-
-def _whole(chosen: Chosen, source: torch.Tensor | None, target: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
-    """All-reduce, reduce and broadcast. ``source``, ``target``: None where the collective reads or leaves nothing."""
-    if chosen.table.collective.inplace:
-        if target is not None:
-            return {"data": target}
-        assert source is not None
-        return {"data": source.clone()}         # of a rank that has no result: the schedule may use it as it likes
-    found = {}
-    if source is not None:
-        found["input"] = source if target is None else source.clone()       # the two are one
-    if target is not None:
-        found["output"] = target
-    return found
-
-
-def _gathered(chosen: Chosen, rank: int, source: torch.Tensor,
-              target: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
-    """All-gather and gather."""
-    if not chosen.table.collective.inplace:
-        if target is None:
-            return {"input": source}
-        return {"input": _apart(source, target), "output": target}
-    data = target if target is not None else source.new_empty(source.numel() * chosen.table.ranks)
-    block = _block(data, chosen.table.ranks, rank)
-    block.copy_(_apart(source, block))
-    return {"data": data}
-
-
-def _scatter(group: Any, request: Request, source: torch.Tensor | list[torch.Tensor] | None, target: torch.Tensor,
-             result: torch.Tensor, async_op: bool) -> Work | None:
-    """Reduce-scatter and scatter. ``source``: a list: of one block a rank; None where there is none."""
-    rank, ranks = group.rank(), group.size()
-    kept: list[torch.Tensor] = []
-
-    def buffers(chosen: Chosen) -> Mapping[str, torch.Tensor]:
-        inplace = chosen.table.collective.inplace
-        long = torch.cat(source) if isinstance(source, list) else source
-        if not inplace:
-            return {"output": target} if long is None else {"input": _apart(long, target), "output": target}
-        if long is None:
-            long = target.new_empty(target.numel() * ranks)
-        elif not isinstance(source, list):
-            long = long.clone()
-        kept.append(long)
-        return {"data": long}
-
-    def after(entry: Entry) -> None:
-        if kept:
-            target.copy_(_block(kept.pop(), ranks, rank))
-
-    return state_of(group).run(request, buffers, after, [result], async_op)
-
-
-def _block(long: torch.Tensor, ranks: int, rank: int) -> torch.Tensor:
-    """A rank's block of a tensor of one for each rank."""
-    size = long.numel() // ranks
-    return long[rank * size : (rank + 1) * size]
-
-
-def _apart(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """``source``, or where it shares memory with ``target`` a copy."""
-    return source.clone() if overlap(source, target) else source

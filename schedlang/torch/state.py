@@ -21,6 +21,7 @@ from schedlang.fitting import Chosen, Given, choose, with_counts
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import NONE, Array, Collective, OpTable
 from schedlang.schedule import Schedule
+from schedlang.torch.buffers import Buffers
 from schedlang.torch.lane import Lane, Work
 
 
@@ -70,10 +71,6 @@ class Request:
     verify: bool = True
 
 
-Buffers = Callable[[Chosen], Mapping[str, torch.Tensor]]
-"""This rank's buffers for a schedule; what is left out is the executor's own."""
-
-
 class State:
     """Of one group."""
 
@@ -87,7 +84,7 @@ class State:
         self._reading: OrderedDict[Any, Entry] = OrderedDict()      # by the counts that they look at, too
         self._schedules: WeakKeyDictionary[Schedule, dict[Any, Entry]] = WeakKeyDictionary()
 
-    def run(self, request: Request, buffers: Buffers, after: Callable[[Entry], None] | None,
+    def run(self, request: Request, buffers: Buffers, after: Callable[[], None] | None,
             results: list[torch.Tensor], async_op: bool) -> Work | None:
         """Make a call when its turn comes. ``after``: what is done with the results then."""
         if request.check not in ("every", "off"):
@@ -97,7 +94,7 @@ class State:
         def job() -> None:
             self._run(entry, request, buffers)
             if after is not None:
-                after(entry)
+                after()
 
         if async_op:
             return self.lane.issue(job, request.title, results)
@@ -194,16 +191,3 @@ def _key(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(map(_key, value))
     return type(value).__name__, str(value)
-
-
-def memory_of(value: torch.Tensor) -> tuple[int, int]:
-    """Where the elements of a contiguous tensor start and end."""
-    start = value.data_ptr()
-    return start, start + value.numel() * value.element_size()
-
-
-def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two contiguous tensors share memory."""
-    (start, end), (first, last) = memory_of(a), memory_of(b)
-    return start < last and first < end
-
