@@ -19,15 +19,15 @@ def ensured(table: OpTable, conditions: Conditions) -> list[Diagnostic]:
     by_source = np.lexsort((conditions.sources, owner))
     same = np.zeros(len(owner), bool)
     same[by_source[1:]] = (np.diff(owner[by_source]) == 0) & (np.diff(conditions.sources[by_source]) == 0)
+    unset = conditions.sources == NONE
     by_result = np.argsort(conditions.results, kind="stable")
     again = np.zeros(len(conditions.results), bool)
     again[by_result[1:]] = np.diff(conditions.results[by_result]) == 0
     empty = np.diff(conditions.starts) == 0
     found = []
     for bad, says in (
-        (owner[conditions.sources == NONE], "speaks of a value that is uninitialised at the start; only input and data "
-                                            "have one"),
-        (owner[same], "names one initial value twice"),
+        (owner[unset], "speaks of a value that is uninitialised at the start; only input and data have one"),
+        (owner[same & ~unset], "names one initial value twice"),
         (np.flatnonzero(again), "is the second for this place"),
         (np.flatnonzero(empty), "names no value at all"),
     ):

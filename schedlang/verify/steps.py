@@ -141,7 +141,7 @@ class _Accesses:
         turn = np.arange(len(place)) - np.repeat(starts, size)
         row = rows[which]
         plain = ~_adds(table, row)
-        bad = np.logical_or.reduceat(plain, starts) & (size > 1) if len(starts) else np.zeros(0, bool)
+        bad = np.logical_or.reduceat(plain, starts) & (size > 1)
         later = (turn > 0) & ~np.repeat(bad, size)
         at = starts[bad]
         found = []

@@ -14,6 +14,8 @@ from schedlang.diagnostics import SchedError, Severity
 from schedlang.expand import expand, load_text
 from schedlang.interpret import interpret
 from schedlang.ir.table import OpTable
+from schedlang.render.json import diagnostic, plain
+from schedlang.render.terminal import render
 from schedlang.render.verdict import facts_text
 from schedlang.running.dtypes import DTYPES
 from schedlang.verify import matching, verify
@@ -26,6 +28,7 @@ from schedlang.verify.values.conditions import conditions
 from schedlang.verify.values.walk import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+GOLDEN = Path(__file__).parents[1] / "golden" / "precision.txt"
 BF16, FP16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
 CHAIN = """schedule chain(ranks):
     collective allreduce(sum)
@@ -312,3 +315,55 @@ def test_where_more_range_is_to_be_had(dtype, op, accumulate, helps):
     said = [d.help for d in verdict.diagnostics if d.code == "SL613"]
     first = "scale the inputs down first, or use a dtype of more range: "
     assert said == ([] if helps is None else [first + helps])
+
+
+LOPSIDED = """schedule lopsided(ranks):
+    collective reduce(sum, 0)
+    chunks 3
+    for r in 0..ranks - 1: reduce data[0] from ranks - 1 - r to ranks - 2 - r
+    for r in 1..ranks: reduce data[1:3] from r to 0
+"""
+UNEQUAL = """schedule unequal(ranks):
+    collective custom(sum)
+    buffer data[3]
+    ensure data[0] on 0 == sum(data[0] on 0..ranks)
+    ensure data[1] on 0 == sum(data[1] on 0..3)
+    ensure data[2] on 0 == sum(data[2] on 0..ranks)
+    for r in 1..ranks:
+        reduce data[0] from r to 0
+        reduce data[1] from r to 0 if r < 3
+        reduce data[2] from r to 0
+"""
+
+
+def test_what_is_said_to_the_letter(update):
+    """Findings and facts; `--update` writes golden/precision.txt anew."""
+    said = []
+    few = [("sum", "float16", None), ("sum", "bfloat16", None), ("sum", "int8", None)]
+    many = [*few, ("sum", "bfloat16", "float32"), ("sum", "float16", "float32"), ("sum", "uint64", None),
+            ("avg", "float16", None), ("avg", "bfloat16", None), ("avg", "int16", None), ("prod", "float32", None),
+            ("prod", "int32", None), ("max", "float16", None)]
+    for source, ranks, what in ((CHAIN, 3, few), (CHAIN, 300, many), (LOPSIDED, 280, few), (UNEQUAL, 280, few)):
+        for op, dtype, accumulate in what:
+            table = expand(load_text(source), source.split("(")[0].split()[1], ranks=ranks, params={})[0]
+            verdict = schedlang.Schedule(table).with_op(op).verify(dtype=dtype, accumulate=accumulate)
+            held = "" if accumulate is None else f", held in {accumulate}"
+            said.append(f"== {verdict.table.name}, {ranks} ranks: {op} in {dtype}{held}\n")
+            found = [d for d in verdict.diagnostics if d.code >= "SL613"]
+            said += [render([d], format="full", color=False, width=120) +
+                     f"count {d.count} witness {json.dumps(diagnostic(d)['witness'])}\n" for d in found]
+            said += [f"{name} = {json.dumps(plain(verdict.facts[name]))}\n"
+                     for name in ("dtype", "accumulate", "largest_input", "ones", "ones_due") if name in verdict.facts]
+    if update:
+        GOLDEN.write_text("".join(said), encoding="utf-8")
+    assert "".join(said) == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("dtype", "accumulate", "message", "help"), [
+    ("bool", None, "there are no sums of bool, so nothing can be said of them", "choose a floating or integer dtype"),
+    (None, "float32", "accumulating in float32 says something only beside a dtype",
+     "give the dtype of inputs and results, too")])
+def test_what_is_said_of_dtypes_that_say_nothing(dtype, accumulate, message, help):
+    with pytest.raises(SchedError) as error:
+        verify(chain(2), dtype=dtype, accumulate=accumulate)
+    assert [(d.code, d.message, d.help) for d in error.value.diagnostics] == [("SL803", message, help)]

@@ -1,0 +1,134 @@
+"""What a verdict says of its proofs where they are not judged, or judged otherwise, and which facts it has."""
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from schedlang.diagnostics import Severity
+from schedlang.ir.build import table_from_rows
+from schedlang.ir.table import Buffer, Collective, Transport
+from schedlang.verify import room, verify
+from schedlang.verify.sends import Sends
+from tests.tables import allreduce, ring
+from tests.unit.test_steps import stating
+from tests.unit.test_values import build, direct, the
+
+NAMES = ("form", "steps", "matching", "deadlock", "races", "initialisation", "postcondition", "agreement")
+
+
+def proofs(verdict):
+    """Of each property the state and the detail."""
+    rest = ("barrier",) if verdict.table.collective.name == "barrier" else NAMES[5:]
+    assert tuple(p.name for p in verdict.proofs) == (*NAMES[:5], *rest)
+    return {p.name: (p.state, p.detail) for p in verdict.proofs}
+
+
+def left_open(why, *names):
+    return {name: ("not judged", why) for name in names}
+
+
+def test_without_memory_enough_nothing_is_judged(monkeypatch):
+    monkeypatch.setattr(room, "MANY_ROWS", 1)
+    monkeypatch.setattr(room, "available", lambda: 1)
+    assert proofs(verify(ring(2))) == {"form": ("failed", ""), **left_open("there is not memory enough", *NAMES[1:])}
+
+
+def circle(*, alone):
+    """Two ranks that send and then receive; with ``alone`` rank 0 sends once more, and nobody receives it."""
+    rows = [dict(op=op, rank=r, peer=1 - r, buffer=buffer, chunk=0, step=step)
+            for r in range(2) for step, (op, buffer) in enumerate([("send", "data"), ("recv", "tmp")])]
+    more = [dict(op="send", rank=0, peer=1, chan="other", buffer="data", chunk=0, step=2)] if alone else []
+    return allreduce([*rows, *more], 2, scratch=[("tmp", 1)])
+
+
+@pytest.mark.parametrize(("sends", "judged"), [
+    (Sends(), ("failed", "")), (Sends(0, 0), ("failed", "")), (Sends(1, 1), ("not judged", "transfers do not match"))])
+def test_deadlock_is_looked_for_though_transfers_do_not_match(sends, judged):
+    """What comes to its end but for the lack of a partner may still come to no end with one."""
+    verdict = verify(circle(alone=True), sends=sends)
+    assert proofs(verdict) == {
+        "form": ("proved", ""), "steps": ("proved", ""), "matching": ("failed", ""), "deadlock": judged,
+        **left_open("transfers do not match", *NAMES[4:])}
+    assert [d.code for d in verdict.diagnostics] == ["SL301", *["SL305"] * (judged[0] == "failed")]
+
+
+def test_a_deadlock_ends_the_proofs():
+    assert proofs(verify(circle(alone=False), sends=Sends(0, 0))) == {
+        "form": ("proved", ""), "steps": ("proved", ""), "matching": ("proved", ""),
+        "deadlock": ("failed", "without buffering"),
+        **left_open("the schedule does not come to its end", *NAMES[4:])}
+
+
+@pytest.mark.parametrize(("sends", "deadlock", "rest"), [
+    (Sends(), "without buffering", "with unlimited buffering"), (Sends(0, 0), "without buffering", "without buffering"),
+    (Sends(3, 3), *["with 3 messages in flight per connection"] * 2),
+    (Sends(2, 1), "with 2 messages in flight per connection", "with 1 message in flight per connection")])
+def test_models_are_told_of_the_proofs_that_depend_on_them(sends, deadlock, rest):
+    said = proofs(verify(ring(2), sends=sends))
+    assert (said["deadlock"], said["races"]) == (("proved", deadlock), ("proved", rest))
+    everyone = [[("send", "data", 0, r, 1 - r, "data", 0) for r in range(2)]]
+    said = proofs(verify(build("barrier", 2, everyone), sends=sends))
+    assert (said["deadlock"], said["races"], said["barrier"]) == (
+        ("proved", deadlock), ("proved", rest), ("proved", rest))
+
+
+def test_ensures_that_cannot_be_meant_are_a_failed_postcondition():
+    verdict = verify(stating([(1, 0, 0)], [[(0, 0, 0), (0, 0, 0)]]))
+    assert [d.code for d in verdict.diagnostics] == ["SL205"]
+    said = proofs(verdict)
+    assert said["postcondition"] == ("failed", "") and said["initialisation"] == said["agreement"] == ("not judged", "")
+
+
+def apart(more=()):
+    """Each of three ranks adds up the others' values in an order of its own, through a place beside; nothing is added
+    to what it is stored over."""
+    rows = []
+    for r in range(3):
+        for k, (buffer, operand) in enumerate([("tmp", "data"), ("data", "tmp")]):
+            rows += [dict(op="send", rank=r, peer=(r - 1 - k) % 3, step=0, buffer="data", chunk=0),
+                     dict(op="reduce_recv", rank=r, peer=(r + 1 + k) % 3, step=1 + k, buffer=buffer, chunk=0,
+                          from_buffer=operand, from_chunk=0)]
+    return allreduce([*rows, *more], 3, scratch=[("tmp", 1)])
+
+
+USELESS = dict(op="copy", rank=0, step=3, buffer="tmp", chunk=0, from_buffer="data", from_chunk=0)
+
+
+def test_ranks_that_disagree_where_nothing_is_added_in_place():
+    verdict = verify(apart(), sends=Sends(1, 1))
+    assert verdict.facts["agreement"] is False and proofs(verdict)["agreement"] == ("failed", "")
+    assert the(verdict, "SL505").severity == Severity.NOTE and verdict.ok
+
+
+def test_of_a_table_with_an_error_no_more_is_told():
+    """Where agreement is asked for, not what is useless, nor what a dtype does."""
+    known = verify(apart([USELESS]), sends=Sends(1, 1), dtype="int8")
+    assert [d.code for d in known.diagnostics] == ["SL505", "SL607", "SL613"]
+    assert known.facts["dtype"] == "int8" and known.facts["rounds"] == 3 and known.facts["agreement"] is False
+    asked = verify(apart([USELESS]), sends=Sends(1, 1), dtype="int8", require_agreement=True)
+    assert [(d.code, d.severity) for d in asked.diagnostics] == [("SL505", Severity.ERROR)]
+    assert "dtype" not in asked.facts and not asked.ok
+
+
+@pytest.mark.parametrize("stream", ["main", "more"])
+def test_messages_make_no_order_where_every_rank_has_one_stream(stream, monkeypatch):
+    """In large tables messages are taken to be needed for their order, but not there."""
+    monkeypatch.setattr(import_module("schedlang.verify.useless"), "TRIED_ROWS", 0)     # not the function
+    rows = []
+    for r in range(2):
+        both = dict(rank=r, peer=1 - r, chunk=0)
+        rows += [dict(op="send", buffer="input", **both),
+                 dict(op="reduce_recv", buffer="output", from_buffer="input", from_chunk=0, **both)]
+    rows += [dict(op=op, rank=r, peer=1 - r, buffer=buffer, chunk=0, stream=stream, step=1 if stream == "main" else 0)
+             for r, (op, buffer) in enumerate([("send", "input"), ("recv", "tmp")])]
+    table = table_from_rows(rows, ranks=2, collective=Collective("allreduce", "sum", inplace=False), buffers=[
+        Buffer("input", 1, role="input"), Buffer("output", 1, role="output"), Buffer("tmp", 1)])
+    verdict = verify(table)
+    assert verdict.ok and ("SL607" in [d.code for d in verdict.diagnostics]) == (stream == "main")
+
+
+def test_a_transport_is_told_beside_all_other_costs():
+    table = direct("allreduce", 2, inplace=True)
+    alone, verdict = verify(table).facts, verify(replace(table, transport=Transport("wire", 2))).facts
+    assert verdict == {**alone, "transport": "wire", "transport_depth": 2} and alone["rounds"] == 1
