@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import torch
 
-from schedlang.backends.torch.bound import Bound, Span, bind
-from schedlang.backends.torch.operators import combiner, divide, dtype_of, held_in, torch_dtype
+from schedlang.backends.torch.bound import Bound, bind
+from schedlang.backends.torch.operators import combiner, divide, dtype_of, torch_dtype
 from schedlang.backends.torch.plan import plan
-from schedlang.backends.torch.tasks import STAGING, Kind
-from schedlang.backends.torch.wire import Wire, Work
+from schedlang.backends.torch.program import Program, alias, pointers
+from schedlang.backends.torch.tasks import STAGING
+from schedlang.backends.torch.wire import Wire
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
+from schedlang.running.dtypes import Dtype, accumulator
 
 SIZES_KEPT = 32
 """For how many sizes an executor remembers what to do."""
+
+PROGRAMS_KEPT = 32
+"""For how many calls that differ in size, dtype, operator or place in memory."""
 
 
 class Executor:
@@ -34,6 +39,7 @@ class Executor:
         self.plan = plan(table, rank)
         self.barrier = COLLECTIVES[table.collective.name].family == "barrier"
         self._bounds: OrderedDict[int | None, Bound] = OrderedDict()
+        self._programs: OrderedDict[tuple[Any, ...], Program] = OrderedDict()
         self._own: dict[tuple[Any, ...], torch.Tensor] = {}
 
     def bound(self, elements: int | None) -> Bound:
@@ -51,70 +57,97 @@ class Executor:
 
         ``buffers``: this rank's buffers of the collective by name, one-dimensional, contiguous, of one dtype and
         device, each of its full length; those left out (scratch, always) are the executor's own. A buffer of role
-        ``input`` is not changed. ``elements``: as :class:`~schedlang.ir.layout.Layout` counts them. ``op``: in place of
-        the table's own. ``accumulate``: see :meth:`schedlang.backend.Backend.run`.
+        ``input`` that is no result is not changed. ``elements``: as :class:`~schedlang.ir.layout.Layout` counts them.
+        ``op``: in place of the table's own. ``accumulate``: see :meth:`schedlang.backend.Backend.run`.
+
+        Raises SchedError: SL802 where the size does not fit the table, SL803 and SL814 for dtype and operator, SL815
+        where a tensor is not as described here.
         """
         bound = self.bound(elements)
-        first = next(iter(buffers.values()), torch.empty(0))
+        given = {} if self.barrier else self._given(buffers, bound)
+        first = next(iter(given.values()), _NOTHING)
         dtype, device = dtype_of(first), first.device
-        held = held_in(accumulate, dtype)
+        held = accumulator(accumulate, dtype)
         op = op or self.table.operator
-        kind = torch.uint8 if self.barrier else torch_dtype(held)
-        memory: dict[int, torch.Tensor] = {STAGING: self._memory(STAGING, bound.staging, kind, device)}
-        for b, buffer in enumerate(self.table.buffers):
-            given = None if self.barrier else buffers.get(buffer.name)
-            if given is None:
-                memory[b] = self._memory(b, bound.sizes[b], kind, device)
-                continue
-            if given.numel() != bound.sizes[b]:
-                raise SchedError(error(
-                    "SL815", f"{buffer.name} of rank {self.rank} has {given.numel()} elements, not {bound.sizes[b]}",
-                    help=f"give a tensor of {bound.sizes[b]} elements"))
-            memory[b] = given
-            if held != dtype or (buffer.role == "input" and b in bound.written):
-                memory[b] = self._memory(b, bound.sizes[b], kind, device)
-                memory[b].copy_(given)
-        combine = combiner(op, held, device) if op is not None and not self.barrier else None
-        self._execute(bound, memory, combine)
-        if op is not None and REDUCE_OPS[op].divides:
-            for span, divisor in bound.results:
-                if divisor > 1:
-                    divide(memory[span.buffer][span.start : span.stop], divisor, held)
-        if held != dtype:
+        memory = self._memory(bound, given, torch.uint8 if self.barrier else torch_dtype(held), device)
+        program = self._program(bound, memory, held, op, device)
+        with torch.no_grad():
+            for b, tensor in given.items():
+                if memory[b] is not tensor:
+                    memory[b].copy_(tensor)
+            program.run(self.wire, self._wait)
+            if op is not None and REDUCE_OPS[op].divides:
+                for (b, start, stop), divisor in bound.results:
+                    if divisor > 1 and stop > start:
+                        divide(memory[b][start:stop], divisor, held)
             for (b, start, stop), _ in bound.results:
-                name = self.table.buffers[b].name
-                if name in buffers:
-                    buffers[name][start:stop].copy_(memory[b][start:stop])
+                if b in given and memory[b] is not given[b]:
+                    given[b][start:stop].copy_(memory[b][start:stop])
 
-    def _memory(self, what: int, elements: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    def _wait(self, work: Any) -> None:
+        if self.timeout is None:
+            work.wait()
+        else:
+            work.wait(self.timeout)
+
+    def _given(self, buffers: Mapping[str, torch.Tensor], bound: Bound) -> dict[int, torch.Tensor]:
+        """The caller's tensors by the buffer they are. Raises SchedError (SL815, SL803) where they do not fit."""
+        found = {b: buffers[buffer.name] for b, buffer in enumerate(self.table.buffers) if buffer.name in buffers}
+        first = next(iter(found.values()), None)
+        for b, tensor in found.items():
+            assert first is not None
+            wrong = help = None
+            if tensor.dim() != 1:
+                wrong, help = f"has {tensor.dim()} dimensions, not 1", "flatten it: tensor.view(-1)"
+            elif not tensor.is_contiguous():
+                wrong, help = "is not contiguous", "give tensor.contiguous()"
+            elif tensor.numel() != bound.sizes[b]:
+                wrong, help = (f"has {tensor.numel()} elements, not {bound.sizes[b]}",
+                               f"give a tensor of {bound.sizes[b]} elements")
+            elif tensor.device != first.device:
+                wrong, help = f"is on {tensor.device}, others are on {first.device}", "bring all to one device"
+            elif tensor.dtype != first.dtype:
+                wrong, help = f"is {tensor.dtype}, others are {first.dtype}", "convert all to one dtype"
+            if wrong is not None:
+                raise SchedError(error("SL815", f"{self.table.buffers[b].name} of rank {self.rank} {wrong}", help=help))
+        return found
+
+    def _memory(self, bound: Bound, given: Mapping[int, torch.Tensor], dtype: torch.dtype,
+                device: torch.device) -> dict[int, torch.Tensor]:
+        """Where each buffer is during a call: in the caller's tensor, or in memory of the executor's own."""
+        memory = {STAGING: self._room(STAGING, bound.staging, dtype, device)}
+        results = {share.span.buffer for share in bound.results}
+        for b, buffer in enumerate(self.table.buffers):
+            tensor = given.get(b)
+            spoilt = buffer.role == "input" and b in bound.written and b not in results
+            if tensor is None or tensor.dtype != dtype or spoilt:
+                tensor = self._room(b, bound.sizes[b], dtype, device)
+            memory[b] = tensor
+        return memory
+
+    def _room(self, what: int, elements: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Memory of the executor's own, the same at each call."""
         key = (what, dtype, device)
         known = self._own.get(key)
         if known is None or known.numel() < elements:
             known = self._own[key] = torch.zeros(elements, dtype=dtype, device=device)
+            self._programs.clear()              # some may lie where the old memory was
         return known[:elements]
 
-    def _execute(self, bound: Bound, memory: Mapping[int, torch.Tensor], combine: Callable[..., object] | None) -> None:
-        works: list[Work | None] = [None] * bound.messages
+    def _program(self, bound: Bound, memory: Mapping[int, torch.Tensor], held: Dtype, op: str | None,
+                 device: torch.device) -> Program:
+        combine = combiner(op, held, device) if op is not None and not self.barrier else None
+        if device.type != "cpu":
+            return Program(bound, memory, combine)
+        key = (id(bound), held, op, pointers(list(memory.values())))
+        found = self._programs.get(key)
+        if found is None:
+            # The caller's memory must not live on because it is remembered here.
+            found = Program(bound, {b: alias(tensor) for b, tensor in memory.items()}, combine)
+            self._programs[key] = found
+            if len(self._programs) > PROGRAMS_KEPT:
+                self._programs.popitem(last=False)
+        return found
 
-        def view(span: Span) -> torch.Tensor:
-            return memory[span.buffer][span.start : span.stop]
 
-        for kind, _, target, source, operand, peer, tag, message in bound.steps:
-            if kind == Kind.POST_RECV:
-                works[message] = self.wire.receive(view(target), peer, tag)
-            elif kind == Kind.POST_SEND:
-                works[message] = self.wire.send(view(source), peer, tag)
-            elif kind == Kind.COPY:
-                view(target).copy_(view(source))
-            elif kind == Kind.REDUCE:
-                assert combine is not None
-                combine(view(operand), view(source), view(target))
-            else:
-                work = works[message]
-                assert work is not None
-                if self.timeout is None:
-                    work.wait()
-                else:
-                    work.wait(self.timeout)
-                works[message] = None
+_NOTHING = torch.empty(0)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from schedlang.diagnostics import SchedError, error
-from schedlang.running.dtypes import DTYPES, Dtype, accumulator, require_defined
+from schedlang.running.dtypes import DTYPES, Dtype, require_defined
 
 Combine = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 """``combine(a, b, out)``: out = a (op) b."""
@@ -39,11 +39,6 @@ def torch_dtype(dtype: Dtype) -> torch.dtype:
     """The same dtype in torch."""
     found: torch.dtype = getattr(torch, dtype.name)
     return found
-
-
-def held_in(word: str | None, dtype: Dtype) -> Dtype:
-    """The dtype to hold values in, from ``accumulate``: see :func:`schedlang.running.dtypes.accumulator`."""
-    return accumulator(word, dtype)
 
 
 def combiner(op: str, dtype: Dtype, device: torch.device) -> Combine:

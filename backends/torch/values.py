@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
+from schedlang.ir.buffers import initialised
 from schedlang.ir.layout import Layout
 from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Array, OpTable
@@ -18,7 +19,8 @@ from schedlang.ops import COLLECTIVES, Op
 class Values:
     """For every chunk of every row the location whose length its value has.
 
-    ``first[row]`` is where the chunks of a row start in ``origin`` (numbers of ``places``). Pairs of locations whose
+    ``first[row]`` is where the chunks of a row start in ``origin`` (numbers of ``places``; NONE for what nothing has
+    initialised, which has no elements). Pairs of locations whose
     lengths must fit, each once with a row that demands it: ``moved``, (origin, target, row), where the target must have
     room for the origin; ``reduced``, (origin, operand, row), where both must be equally long.
     """
@@ -37,8 +39,8 @@ class Values:
 
     def sizes(self, layout: Layout, locations: Array) -> Array:
         """The lengths of locations in a layout."""
-        buffer, rank, chunk = self.places.apart(locations)
-        return layout.length(buffer, chunk, rank)
+        buffer, rank, chunk = self.places.apart(np.maximum(locations, 0))
+        return np.where(locations == NONE, 0, layout.length(buffer, chunk, rank))
 
     def require_fit(self, layout: Layout) -> None:
         """Raises SchedError (SL802) where, with these sizes, a value moves into a shorter part, or two values of
@@ -56,8 +58,8 @@ class Values:
 def follow(table: OpTable, partner: Array, posted: Array, ready: Array, done: Array) -> Values:
     """Walk through an execution, level after level, with names of lengths in place of values."""
     places = Locations(table.ranks, table.buffers)
-    held = _alike(table, places)
-    own = held.copy()
+    own = _alike(table, places)
+    held = np.where(initialised(table), own, NONE)
     scratch = np.repeat([b.role == "scratch" for b in table.buffers],
                         [b.chunks * (1 if b.only is not None else table.ranks) for b in table.buffers])
     count = table.count.astype(np.int64)
@@ -106,8 +108,9 @@ def follow(table: OpTable, partner: Array, posted: Array, ready: Array, done: Ar
         value = origin[chunks(lands)]
         combines = (op[row] == Op.REDUCE) | (op[row] == Op.REDUCE_RECV)
         other = np.where(apart[row], operand[chunks(lands)], held[where])
-        _note(reduced, value, other, row, combines & (value != other))
-        _note(moved, value, own[where], row, ~scratch[where] & (value != own[where]))
+        known = value != NONE
+        _note(reduced, value, other, row, combines & known & (other != NONE) & (value != other))
+        _note(moved, value, own[where], row, known & ~scratch[where] & (value != own[where]))
         held[where] = value
     quiet = np.flatnonzero(receiving & (table.buffer == NONE))       # they store nothing: what arrived, passed on
     origin[chunks(quiet)] = origin[chunks(partner[quiet])]

@@ -31,18 +31,22 @@ class Wire(Protocol):
 
 
 class GlooWire:
-    """Tagged messages between the ranks of a group, one after another for each pair and tag."""
+    """Tagged messages between the ranks of a group, one after another for each pair and tag.
+
+    They go to the group's Gloo itself: past the dispatcher, which costs a fifth of the time of a small message.
+    """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.rank, self.size = group.rank(), group.size()
-        self._group = group
+        gloo = group._get_backend(torch.device("cpu"))
+        self._send, self._receive = gloo.send, gloo.recv
 
     def send(self, data: torch.Tensor, peer: int, tag: int) -> Work:
-        work: Work = self._group.send([data], peer, FIRST_TAG + tag)
+        work: Work = self._send([data], peer, FIRST_TAG + tag)
         return work
 
     def receive(self, data: torch.Tensor, peer: int, tag: int) -> Work:
-        work: Work = self._group.recv([data], peer, FIRST_TAG + tag)
+        work: Work = self._receive([data], peer, FIRST_TAG + tag)
         return work
 
 

@@ -1,0 +1,72 @@
+"""What a rank does for one size, on memory that is known: everything but the doing is done once."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from schedlang.backends.torch.bound import Bound, Span
+from schedlang.backends.torch.operators import Combine
+from schedlang.backends.torch.tasks import Kind
+from schedlang.backends.torch.wire import Wire, Work
+
+_Step = tuple[Kind, int, Any, Any, Any]
+
+
+class Program:
+    """The steps of a bound plan on the memory of a call. ``at``: which step it is at, while it runs."""
+
+    def __init__(self, bound: Bound, memory: Mapping[int, torch.Tensor], combine: Combine | None) -> None:
+        self.bound, self.at = bound, 0
+        self._steps = list(_on(bound, memory, combine))
+
+    def run(self, wire: Wire, wait: Callable[[Work], object]) -> None:
+        """Do it once. Raises what ``wait`` raises."""
+        works: list[Any] = [None] * self.bound.messages
+        receive, send = wire.receive, wire.send
+        for at, (kind, message, a, b, c) in enumerate(self._steps):
+            if kind == Kind.POST_RECV:
+                works[message] = receive(a, b, c)
+            elif kind == Kind.POST_SEND:
+                works[message] = send(a, b, c)
+            elif kind == Kind.REDUCE:
+                a(b, c[0], c[1])
+            elif kind == Kind.COPY:
+                a.copy_(b)
+            else:
+                self.at = at
+                wait(works[message])
+                works[message] = None       # what Gloo keeps for a message goes with it
+
+
+def _on(bound: Bound, memory: Mapping[int, torch.Tensor], combine: Combine | None) -> Iterator[_Step]:
+    def view(span: Span) -> torch.Tensor:
+        return memory[span.buffer][span.start : span.stop]
+
+    for kind, _, target, source, operand, peer, tag, message in bound.steps:
+        if kind == Kind.REDUCE:
+            assert combine is not None
+            yield kind, message, combine, view(operand), (view(source), view(target))
+        elif kind == Kind.COPY:
+            yield kind, message, view(target), view(source), None
+        elif kind in (Kind.POST_RECV, Kind.POST_SEND):
+            yield kind, message, view(target if kind == Kind.POST_RECV else source).view(torch.uint8), peer, tag
+        else:
+            yield kind, message, None, None, None
+
+
+def alias(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory of the CPU, without keeping it: for use only while somebody else does."""
+    size = tensor.numel() * tensor.element_size()
+    if not size:
+        return torch.empty(0, dtype=tensor.dtype)
+    array = (ctypes.c_byte * size).from_address(tensor.data_ptr())
+    return torch.frombuffer(array, dtype=tensor.dtype)
+
+
+def pointers(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """Where tensors lie."""
+    return tuple(tensor.data_ptr() for tensor in tensors)
