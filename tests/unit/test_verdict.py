@@ -132,3 +132,36 @@ def test_a_transport_is_told_beside_all_other_costs():
     table = direct("allreduce", 2, inplace=True)
     alone, verdict = verify(table).facts, verify(replace(table, transport=Transport("wire", 2))).facts
     assert verdict == {**alone, "transport": "wire", "transport_depth": 2} and alone["rounds"] == 1
+
+
+def test_a_table_may_tell_findings_in_its_own_words():
+    table = circle(alone=True)
+    own = verify(replace(table, told=lambda found: [replace(d, message=f"own: {d.code}") for d in found]))
+    assert [d.message for d in own.diagnostics] == ["own: SL301", "own: SL305"]
+
+
+# Agreement
+
+
+def test_the_first_chunk_of_several_that_ranks_add_up_differently():
+    """Chunk 0 is added up by one rank, chunks 1 and 2 by each for itself."""
+    own = [("reduce", "data", c, r, p, "data", c) for c in (1, 2) for r in range(3) for p in range(3) if r != p]
+    one = [("reduce", "data", 0, r, 0, "data", 0) for r in (1, 2)]
+    table = build("allreduce", 3, [[*own, *one], [("send", "data", 0, 0, r, "data", 0) for r in (1, 2)]], chunks=3,
+                  op="sum")
+    found = the(verify(table), "SL505")
+    assert found.message == ("the ranks add up 2 chunks in different orders, so their bits may differ (first in chunk "
+                             "1: rank 0 against rank 2)")
+    assert found.count == 2 and found.witness == {"chunks": [1, 2], "ranks": [2]}
+    assert [n.message for n in found.notes] == [
+        "data[1] on rank 0 is the ranks' (0 + 1) + 2; written last by rank 0, step 0: reduce "
+        "data[1] from rank 2 (line 1)",
+        "data[1] on rank 2 is the ranks' (0 + 2) + 1; written last by rank 2, step 0: reduce "
+        "data[1] from rank 1 (line 1)"]
+
+
+@pytest.mark.parametrize(("ranks", "chunks"), [(3, 66), (67, 1)])
+def test_a_witness_of_disagreement_lists_some(ranks, chunks):
+    found = the(verify(direct("allreduce", ranks, chunks, inplace=True)), "SL505")
+    assert found.witness == {"chunks": [*range(min(chunks, 64))], "ranks": [*range(2, ranks)][:64]}
+    assert found.count == chunks
