@@ -1,0 +1,116 @@
+"""Which send goes with which receive, and whether numbers of source steps say so: against a plain account."""
+
+from collections import Counter, defaultdict
+from random import Random
+
+import numpy as np
+import pytest
+
+from schedlang.ir.build import table_from_rows
+from schedlang.ir.table import NONE, Buffer, Collective, Site
+from schedlang.ops import Op
+from schedlang.verify import matching
+from schedlang.verify.matching import SHOWN, match, numbers_rise
+from schedlang.verify.timing.lanes import Lanes
+
+
+def source_steps(random):
+    """A table of a few source steps, each of transfers and copies of three ranks; both ends of a transfer stand side by
+    side, or sends first, or in any order."""
+    rows, at = [], Counter()
+    crossed = random.random() < 0.2
+    for number in range(random.randint(1, 4)):
+        used, step = set(), []
+        for _ in range(random.randint(1, 3)):
+            source, target = random.sample(range(3), 2)
+            stream = random.choice("ab")
+            common = dict(buffer="data", chunk=0, stream=stream, chan="ab"[(stream == "b") ^ crossed])
+            step += [dict(op="send", rank=source, peer=target, **common),
+                     dict(op=random.choice(["recv", "reduce_recv"]), rank=target, peer=source, **common)]
+            if random.random() < 0.15:
+                step.append(dict(op="copy", rank=source, buffer="data", chunk=1, from_buffer="data", from_chunk=2,
+                                 stream=stream))
+        if (way := random.random()) < 0.3:
+            step.sort(key=lambda row: row["op"] != "send")
+        elif way < 0.4:
+            random.shuffle(step)
+        for row in step:
+            lane = row["rank"], row["stream"]
+            rows.append(dict(row, step=at[lane], count=1, number=number))
+            used.add(lane)
+        at.update(dict.fromkeys(used, 1))
+    if random.random() < 0.2:
+        random.shuffle(rows)
+    for _ in range(random.choice([0, 0, 1, 2])):
+        random.choice(rows)["count"] += random.choice([1, 2])
+    for _ in range(random.choice([0, 0, 0, 1])):
+        random.choice(rows)["number"] += random.choice([-1, 1, 1])
+    if random.random() < 0.1 and len(rows) > 1:
+        rows.remove(random.choice(rows))
+    table = table_from_rows(rows, ranks=3, chunks=6, collective=Collective("allreduce", "sum"),
+                            buffers=[Buffer("data", 6, role="data")])
+    return table.with_columns(number=np.array([row["number"] for row in rows], np.int32),
+                              sites=(Site(None),) * len(rows), site=np.arange(len(rows), dtype=np.int32))
+
+
+def paired(table):
+    """The partner of each row, first-in first-out on each connection; NONE: it has none."""
+    ends = defaultdict(lambda: ([], []))
+    for row in sorted(range(len(table)), key=lambda r: (table.step[r], r)):
+        op, here, there = Op(table.op[row]), int(table.rank[row]), int(table.peer[row])
+        if op is Op.SEND:
+            ends[here, there, int(table.chan[row])][0].append(row)
+        elif op in (Op.RECV, Op.REDUCE_RECV):
+            ends[there, here, int(table.chan[row])][1].append(row)
+    partner = [NONE] * len(table)
+    for sends, receives in ends.values():
+        for send, receive in zip(sends, receives):
+            partner[send], partner[receive] = receive, send
+    return partner
+
+
+def rising(table):
+    """Whether every step of every lane has one number that is larger than those before it, none below 0."""
+    lanes = defaultdict(lambda: defaultdict(set))
+    for row in range(len(table)):
+        lanes[table.rank[row], table.stream[row]][table.step[row]].add(int(table.number[row]))
+    for steps in lanes.values():
+        numbers = [n for _, n in sorted(steps.items())]
+        if any(len(n) > 1 for n in numbers) or [*map(min, numbers)] != sorted({*map(min, numbers)}):
+            return False
+    return int(table.number.min()) >= 0
+
+
+@pytest.mark.parametrize("block", [1 << 16, 4])
+def test_pairs_of_source_steps(block, monkeypatch):
+    monkeypatch.setattr(matching, "BLOCK", block)
+    random, seen = Random(3), Counter()
+    for _ in range(250):
+        table = source_steps(random)
+        partner, found, rises = paired(table), match(table), rising(table)
+        assert found.partner.tolist() == partner and numbers_rise(table, Lanes(table)) == rises
+        transfers = [row for row in range(len(table)) if table.op[row] <= Op.REDUCE_RECV]
+        alone = [row for row in transfers if partner[row] == NONE]
+        assert found.numbered == (rises and not alone and all(
+            table.number[row] == table.number[partner[row]] for row in transfers))
+        differ = [(row, partner[row]) for row in transfers if table.op[row] == Op.SEND and partner[row] != NONE
+                  and table.count[row] != table.count[partner[row]]]
+        told = [d for d in found.diagnostics if d.code == "SL303"]
+        assert [(d.witness["send"], d.witness["receive"], d.count) for d in told] == [(*pair, 1) for pair in differ]
+        lonely = [(d.code, d.witness["row"], d.count) for d in found.diagnostics if d.code in ("SL301", "SL302")]
+        assert lonely == [(code, row, 1) for code in ("SL301", "SL302") for row in alone
+                          if (table.op[row] == Op.SEND) == (code == "SL301")]
+        seen.update(numbered=found.numbered, rises=rises and not found.numbered, falls=not rises, differ=bool(differ),
+                    alone=bool(alone), alternate=matching._alternate(table) and rises,
+                    neighbours=rises and not matching._alternate(table) and matching._neighbours(table) is not None)
+    assert min(seen.values()) > 5 and len(seen) == 7, seen
+
+
+def test_statements_beyond_the_limit_count_with_the_last():
+    rows = [dict(op="send", rank=0, peer=1, buffer="data", chunk=0, step=k, count=1 + k % 2) for k in range(20)]
+    rows += [dict(op="recv", rank=1, peer=0, buffer="data", chunk=0, step=k, count=2 - k % 2) for k in range(20)]
+    table = table_from_rows(rows, ranks=2, chunks=2, collective=Collective("allreduce", "sum"),
+                            buffers=[Buffer("data", 2, role="data")])
+    table = table.with_columns(sites=(Site(None),) * 40, site=np.arange(40, dtype=np.int32))
+    found = match(table).diagnostics
+    assert [(d.code, d.count) for d in found] == [("SL303", 1)] * (SHOWN - 1) + [("SL303", 20 - SHOWN + 1)]
