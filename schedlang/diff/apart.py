@@ -88,7 +88,7 @@ def _apart(a: Rows, b: Rows, lanes: tuple[int, int], step: int, ours: Array,
     """The rows of a step that the other lane's step has not got."""
     found = []
     for side, lane, like in ((a, lanes[0], ours), (b, lanes[1], theirs)):
-        rows = np.flatnonzero((side.lane == lane) & (side.table.step == step))      # none where lane is NONE
+        rows = np.flatnonzero((side.lane == lane) & (side.step == step))      # none where lane is NONE
         found.append((rows.tolist(), like[rows].tolist()))
     (x, x_like), (y, y_like) = found
     more, less = Counter(x_like) - Counter(y_like), Counter(y_like) - Counter(x_like)

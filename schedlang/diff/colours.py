@@ -41,12 +41,15 @@ class Colours:
 
 
 class Rows:
-    """One table, its rows by what they do. All arrays of the length of the table."""
+    """One table, its rows by what they do. All arrays of the length of the table. ``step`` is that of the table, but
+    for waits that follow each other in a lane: these all have the first one's (see :mod:`schedlang.diff.operations`).
+    """
 
     def __init__(self, table: OpTable) -> None:
         self.table = table
         self.lanes = Lanes(table)
         self.lane = self.lanes.lane
+        self.step = without_order(table)
         self.matching = match(table)
         self.partner = self.matching.partner
         waits, made = records(table)
@@ -101,7 +104,7 @@ class Rows:
 
     def rows(self, c: Colours) -> Array:
         """What each row is like: what it does, where, and with whom."""
-        step, lane = np.append(self.table.step, NONE), np.append(self.lane, NONE)
+        step, lane = np.append(self.step, NONE), np.append(self.lane, NONE)
         return mix(self.alone(c), c.connections[self.connection], c.lanes[lane[self.partner]], step[self.partner],
                    c.lanes[lane[self.record]], step[self.record])
 
@@ -110,21 +113,21 @@ class Rows:
         return mix(self.does, c.buffers[self.table.buffer], c.buffers[self.table.from_buffer])
 
     def steps(self, rows: Array) -> Array:
-        """What each step of each lane is like, by its node."""
+        """What each step of each lane is like, by its node: waits that follow each other at the first one's."""
         found = np.zeros(self.lanes.nodes, np.uint64)
-        np.add.at(found, self.lanes.node, mix(rows))
+        np.add.at(found, self.lanes.start[self.lane] + self.step, mix(rows))
         return found
 
     def lane_sums(self, rows: Array) -> Array:
         """What each lane does, NONE's included."""
         found = np.zeros(len(self.lanes.rank) + 1, np.uint64)
-        np.add.at(found, self.lane, mix(rows, self.table.step))
+        np.add.at(found, self.lane, mix(rows, self.step))
         return found
 
     def refined(self, c: Colours) -> Colours:
         """Colours that see one neighbour further."""
         rows = self.rows(c)
-        at = mix(rows, c.lanes[self.lane], self.table.step)
+        at = mix(rows, c.lanes[self.lane], self.step)
         buffers, connections = np.zeros_like(c.buffers), np.zeros_like(c.connections)
         np.add.at(buffers, self.table.buffer, at)
         np.add.at(buffers, self.table.from_buffer, mix(at))
@@ -133,6 +136,20 @@ class Rows:
         new[:-1][~self.scratch] = c.buffers[:-1][~self.scratch]
         new[-1], connections[-1] = c.buffers[-1], 0
         return Colours(mix(c.lanes, self.lane_sums(rows)), new, mix(c.connections, connections))
+
+
+def without_order(table: OpTable) -> Array:
+    """The step of each row; waits that follow each other in a lane all have that of the first."""
+    step = table.step.astype(np.int64)
+    waits = np.flatnonzero(table.op == Op.WAIT)
+    lane = table.rank[waits].astype(np.int64) * max(1, len(table.streams)) + table.stream[waits]
+    by = np.lexsort((step[waits], lane))
+    waits, lane = waits[by], lane[by]
+    begins = np.ones(len(waits), bool)
+    begins[1:] = (lane[1:] != lane[:-1]) | (step[waits[1:]] != step[waits[:-1]] + 1)
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(waits)), 0))
+    step[waits] = step[waits[first]]
+    return step
 
 
 def mix(*columns: Array) -> Array:

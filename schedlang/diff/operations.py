@@ -6,6 +6,13 @@ the same places; in scratch buffers that pair likewise. Nothing else counts: not
 which a step adds several times into one place, and that of its messages on one connection), not where rows come from,
 not the size of scratch. One row of two chunks is one message, so it is not the same as two rows of one.
 
+Nor does the order of waits that follow each other in a lane with nothing between them. A lane runs its steps one after
+another, and a wait has ended when the step that records its event has, so whatever stands behind the last of them is
+posted when all their records are done, in any order. Between them nothing can tell: a wait touches no memory, sends and
+records nothing, so no other lane sees when one of them is posted or has ended; the first one is posted when the step
+before them has ended, and the last one ends when all have, whichever these are, which is all that a barrier or a race
+can ask. And if one of them never ends, nothing behind them is ever posted, in any order.
+
 The pairing is found by colours: what a lane, a connection or a scratch buffer is like, then what those it meets are
 like, and so on. Where several are alike to the end, one is singled out and its partners are tried. What is found so is
 then compared row by row, so that "the same" is never an accident of hashes.
@@ -122,7 +129,7 @@ class _Sorted:
         dense = np.full(len(place), NONE, np.int64)
         dense[used[np.argsort(place[used])]] = np.arange(len(used))
         lane = dense[side.lane]
-        self.order = np.lexsort((side.rows(colours), side.table.step, lane))
+        self.order = np.lexsort((side.rows(colours), side.step, lane))
         self.lane = lane[self.order]
         self.position = np.full(len(side.table) + 1, NONE, np.int64)    # the last entry stands for NONE
         self.position[self.order] = np.arange(len(self.order))
@@ -132,7 +139,7 @@ class _Sorted:
         t, by = self.side.table, self.order
         yield self.lane
         yield t.rank[by]
-        yield t.step[by]
+        yield self.side.step[by]
         for column in self.side.columns:
             yield column[by]
         for rows in (self.side.partner, t.of, self.side.record):

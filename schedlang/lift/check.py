@@ -25,7 +25,8 @@ class Renamed:
 
 def same(table: OpTable, names: Renamed, written: OpTable) -> bool:
     """Whether ``written`` is ``table`` with these names, which tell apart what must be told apart; the order of rows
-    does not count but where a step has several messages on a connection or several sums, nor does unused scratch."""
+    does not count but where a step has several messages on a connection or several sums, nor does unused scratch, nor
+    the order of waits that follow each other: what stands behind them is posted when all they wait for is done."""
     if len(table) != len(written) or not _same_head(table, names, written):
         return False
     index = {b.name: i for i, b in enumerate(written.buffers)}
@@ -95,18 +96,30 @@ def _tells_apart(table: OpTable, codes: Codes) -> bool:
 def _sorted(t: OpTable, codes: Codes, buffer: Array) -> Array:
     """All that rows say, sorted: equal for equal tables."""
     stream, chan, event = codes
-    node = np.unique(np.stack([t.rank, stream, t.step], 1), axis=0, return_inverse=True)[1].reshape(len(t))
+    step = _without_order(t, stream)
+    node = np.unique(np.stack([t.rank, stream, step], 1), axis=0, return_inverse=True)[1].reshape(len(t))
     fused = t.of != NONE
     message = _turn(node, t.op, t.peer, chan) * (t.peer != NONE)
     lands = (t.op == Op.RECV) | (t.op == Op.REDUCE_RECV) | (t.op == Op.REDUCE)
     crowd = np.bincount(node[(t.op == Op.REDUCE) | (t.op == Op.REDUCE_RECV)], minlength=int(node.max(initial=0)) + 1)
     sums = _turn(node, lands) * (lands & (crowd[node] > 1)) if len(t) else message
     of = [np.where(fused, column[t.of], NONE) for column in (t.peer, chan, message)]
-    columns = [t.rank, stream, t.step, t.op, buffer[t.buffer], np.where(t.buffer == NONE, 0, t.chunk), t.count, t.peer,
+    columns = [t.rank, stream, step, t.op, buffer[t.buffer], np.where(t.buffer == NONE, 0, t.chunk), t.count, t.peer,
                chan, buffer[t.from_buffer], np.where(t.from_buffer == NONE, 0, t.from_chunk), event, message, sums,
                fused, *of]
     table = np.stack([c.astype(np.int64) for c in columns], 1)
     return table[np.lexsort(table.T[::-1])]
+
+
+def _without_order(t: OpTable, stream: Array) -> Array:
+    """The step of each row; waits that follow each other in a lane all have that of the first."""
+    step = t.step.astype(np.int64)
+    waits = np.flatnonzero(t.op == Op.WAIT)
+    waits = waits[np.lexsort((step[waits], stream[waits], t.rank[waits]))]
+    first = np.ones(len(waits), bool)
+    first[1:] = (np.diff(t.rank[waits]) != 0) | (np.diff(stream[waits]) != 0) | (np.diff(step[waits]) != 1)
+    step[waits] = step[waits[np.maximum.accumulate(np.where(first, np.arange(len(waits)), 0))]]
+    return step
 
 
 def _turn(*keys: Array) -> Array:

@@ -9,10 +9,12 @@ import numpy as np
 
 from schedlang.ir.table import NONE, Array
 from schedlang.lift import labels, own
-from schedlang.lift.formulas import fitted, weight
-from schedlang.lift.kinds import LOST, Field, Kind
-from schedlang.lift.nest import PLAIN, Nest, Strands, best, nests, ring_nest, shifted, tables
-from schedlang.lift.own import Events
+from schedlang.lift.build import ring_nest
+from schedlang.lift.formulas import weight
+from schedlang.lift.grids import best, nests
+from schedlang.lift.kinds import AFTER, LOST, Field, Kind
+from schedlang.lift.nest import PLAIN, Nest, Strands, lines, shifted, tables
+from schedlang.lift.own import Events, Numbering
 from schedlang.lift.paired import Pairs, paired
 from schedlang.lift.rings import rings
 from schedlang.lift.statements import Statements
@@ -22,14 +24,14 @@ from schedlang.ops import Op
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """Nests with their kinds and namings; ``events``: the words for events, by class of lanes. One entry a lane:
+    """Nests with their kinds and namings; ``events``: the words for events, by sort. One entry a lane:
     ``stream``, what it is called; one a statement: ``event``, what its event is called; one a connection: ``chan``.
     ``cost``: how much there is to read."""
 
     nests: list[Nest]
     namings: list[Naming]
     kinds: list[Kind]
-    events: dict[int, tuple[str, bool, bool]]
+    events: dict[int, tuple[str, bool, bool, bool]]
     stream: list[str]
     event: list[object]
     chan: list[str]
@@ -76,14 +78,14 @@ def _joined(s: Statements, pairs: Pairs, chosen: list[Nest]) -> Draft:
     lone = len(chosen) == 1 and not keep.any()
     for nest in chosen:
         word = "" if lone else _fresh("pair" if len(pairs.lanes[int(nest.members.flat[0])]) == 2 else "group", used)
-        index = np.arange(nest.members.size).reshape(nest.members.shape)
-        for number, k in enumerate(nest.members.ravel().tolist()):
-            name = "main" if lone and nest.members.size == 1 else str(number) if lone else (
-                f"{word}[{number}]" if nest.members.size > 1 else word)
+        index, size = nest.numbers()
+        index = index + size * np.arange(len(index)).reshape([-1] + [1] * (index.ndim - 1))
+        several = nest.members.size > 1
+        for number, k in zip(index.ravel().tolist(), nest.members.ravel().tolist(), strict=True):
+            name = str(number) if lone and several else "main" if lone else f"{word}[{number}]" if several else word
             for lane in pairs.lanes[k].tolist():
                 stream[lane] = name
-        several = nest.members.size > 1
-        namings.append(Naming(word, fitted(index, nest.anchors) if several else None, None))
+        namings.append(Naming(word, nest.formula(index) if several else None, None))
     at = np.flatnonzero(s.connection[s.row] != NONE)
     for lane, c in zip(s.lane[at].tolist(), s.connection[s.row[at]].tolist(), strict=True):
         if not keep[lane]:
@@ -98,55 +100,70 @@ def own_view(s: Statements, *, loops: bool = True, alone: bool = False, keep: Ar
     """Every lane in its rank's own view. ``loops``: what repeats is a loop; ``alone``: each lane is written by
     itself; ``keep``: the lanes to write, all if None."""
     keep = np.ones(len(s.rank), bool) if keep is None else keep
-    made = _own_view(s, loops, alone, False, keep)
-    if alone or not (s.table.op == Op.RECORD).any():
-        return made
-    return min(made, _own_view(s, loops, alone, True, keep), key=lambda d: d.cost)
+    ways = list(Numbering)[:1] if alone or not (s.table.op == Op.RECORD).any() else list(Numbering)
+    found: Draft | None = None
+    for way in reversed(ways):
+        made = _own_view(s, loops, alone, way, keep, parts=found is None or not _neat(found))
+        if made is not None and (found is None or made.cost <= found.cost):
+            found = made
+    assert found is not None
+    return found
 
 
-def _own_view(s: Statements, loops: bool, alone: bool, together: bool, keep: Array) -> Draft:
-    """``together``: the events of a rank are numbered through, whichever lane records them."""
+def _neat(draft: Draft) -> bool:
+    """Whether all lanes that run alike are one nest without tables."""
+    kinds = {tuple(line.kind for line in lines(nest.body)) for nest in draft.nests}
+    return len(kinds) == len(draft.nests) and not any(tables(nest.body) for nest in draft.nests)
+
+
+def _own_view(s: Statements, loops: bool, alone: bool, way: Numbering, keep: Array, *, parts: bool) -> Draft | None:
+    """``way``: how lanes that record are numbered; None where they cannot be so. ``parts``: whether lanes that run
+    alike may be several nests."""
     found = own.events(s)
-    if together and len(np.unique(found.many[found.lane[found.lane != NONE]])) > 1:
-        found = own.from_the_end(s, found)
+    partner = own.partners(s, found) if way is Numbering.BY_PARTNER else np.zeros(len(s.rank), np.int64)
+    if partner is None:
+        return None
     group = labels.fused(s)
     choices = list(_numbers(s, group))
     conn = np.where(s.row >= 0, s.connection[s.row], NONE)
     steady = [c for c in choices if _steady(s, c)]
     chan = steady[0] if steady else choices[0]
     each = np.zeros(len(s.row), np.int64) if steady else np.where(conn == NONE, 0, chan[conn])
-    strands, kinds, lane_class = own.strands(s, found, each, together)
-    made: list[Nest] = []
-    place = np.zeros(len(s.rank), np.int64)
-    several: dict[int, bool] = {}
+    plain, kinds, lane_class = own.strands(s, found, each, way is not Numbering.BY_CLASS)
     lanes = _lane_numbers(s, chan)
-    for turn in range(2):
-        made = []
+
+    def laid(place: Array) -> list[Nest]:
+        fields = plain.fields.copy()
+        fields[:, Field.WITH] = np.where(found.lane == NONE, 0, partner[found.lane])
+        fields[:, Field.LANE] = np.where(found.lane == NONE, 0, place[found.lane])
+        strands = own.settled(s, replace(plain, fields=fields))
+        made: list[Nest] = []
         for members in ([np.array([k]) for k in range(len(s.rank))] if alone else strands.alike()):
             if keep[members].any():
-                made += _nests(s, strands, members[keep[members]], lanes, loops)
-        if turn or not len(found.many) or (found.lane == NONE).all():
-            break
-        place, several = _through(s, found) if together else _places(s, made, lane_class)
-        fields = strands.fields.copy()
-        fields[:, Field.LANE] = np.where(found.lane == NONE, 0, place[found.lane])
-        strands = replace(strands, fields=fields)
-    words = _event_words(s, found, lane_class, several)
+                made += _nests(s, strands, members[keep[members]], lanes, loops, parts)
+        return made
+
+    place, several = _through(s, found, partner)
+    if way is Numbering.BY_CLASS and (found.lane != NONE).any():
+        place, several = _places(s, laid(np.zeros_like(place)), lane_class)
+    made = laid(place)
+    words = _event_words(s, found, lane_class, several, partner)
     roles = _roles(s)
     named = min((_named(s, made, c, roles, bool(steady), by_number) for c in (steady or choices[:1])
                 for by_number in ((True, False) if steady else (False,)) if not by_number or _distinct(s, c)),
                key=lambda n: n[0])
     event: list[object] = [NONE] * len(s.row)
+    sort = found.sorts(lane_class)
     for i in np.flatnonzero(found.turn != NONE).tolist():
         lane = int(found.lane[i])
-        word, told, turned = words[LOST if lane == NONE else int(lane_class[lane])]
-        index = [int(place[lane])] * told + [int(found.turn[i])] * turned
+        word, *told = words[LOST if lane == NONE else int(sort[i])]
+        index = [n for n, t in zip((int(partner[lane]), int(place[lane]), int(found.turn[i])), told, strict=True) if t]
         event[i] = (word, tuple(index) or (0,))
     chan_names = [str(c) for c in named[3].tolist()]
     return Draft(made, named[1], kinds, words, named[2], event, chan_names, named[0] + sum(n.cost for n in made))
 
 
-def _nests(s: Statements, strands: Strands, members: Array, number: Array, loops: bool) -> list[Nest]:
+def _nests(s: Statements, strands: Strands, members: Array, number: Array, loops: bool, parts: bool) -> list[Nest]:
     """The nests of lanes that run alike: on rings, where that reads better."""
     laid = rings(s, members, number)
     if laid is not None:
@@ -155,7 +172,7 @@ def _nests(s: Statements, strands: Strands, members: Array, number: Array, loops
             return [plain]
         if not tables(ring.body) and ring.cost < plain.cost:
             return [ring]
-    return nests(strands, members, loops=loops)
+    return nests(strands, members, loops=loops, parts=parts)
 
 
 def _numbers(s: Statements, group: Array) -> Iterator[Array]:
@@ -212,19 +229,19 @@ def _distinct(s: Statements, number: Array) -> bool:
     return len(np.unique(pairs, axis=0)) == len(pairs)
 
 
-def _through(s: Statements, found: Events) -> tuple[Array, dict[int, bool]]:
-    """As :func:`_places`, the lanes that record numbered through on each rank, in the order of the chunks that they
-    write before they record for the last time."""
+def _through(s: Statements, found: Events, partner: Array) -> tuple[Array, dict[int, bool]]:
+    """As :func:`_places`, the lanes that record numbered through on each rank, for each partner by itself, in the order
+    of the chunks that they write before they record for the last time."""
     t = s.table
     op = t.op[s.row]
     place = np.zeros(len(s.rank), np.int64)
-    keys: dict[int, list[tuple[list[int], int]]] = {}
+    keys: dict[tuple[int, int], list[tuple[list[int], int]]] = {}
     for lane in np.unique(found.lane[op == Op.RECORD]).tolist():
         a, b = int(s.first[lane]), int(s.first[lane + 1])
         last = a + int(np.flatnonzero(op[a:b] == Op.RECORD)[-1])
         done = np.flatnonzero(op[a:last] < Op.RECORD)
         chunk = t.chunk[s.row[a:b][done[::-1]]].tolist()
-        keys.setdefault(int(s.rank[lane]), []).append((chunk, lane))
+        keys.setdefault((int(s.rank[lane]), int(partner[lane])), []).append((chunk, lane))
     for lanes in keys.values():
         for number, (_, lane) in enumerate(sorted(lanes)):
             place[lane] = number
@@ -234,39 +251,37 @@ def _through(s: Statements, found: Events) -> tuple[Array, dict[int, bool]]:
 def _places(s: Statements, made: list[Nest], lane_class: Array) -> tuple[Array, dict[int, bool]]:
     """Of each lane: which it is of those of its class and rank; of each class: whether a rank has several."""
     place = np.zeros(len(s.rank), np.int64)
-    next_free: dict[tuple[int, int], int] = {}
+    taken: dict[tuple[int, int], int] = {}
     several: dict[int, bool] = {}
     for nest in made:
         kind = int(lane_class[nest.members.flat[0]])
-        for row in nest.members.reshape(len(nest.anchors), -1).tolist():
-            for lane in row:
-                key = kind, int(s.rank[lane])
-                place[lane] = next_free.get(key, 0)
-                next_free[key] = int(place[lane]) + 1
-    for (kind, _), number in next_free.items():
-        several[kind] = several.get(kind, False) or number > 1
+        numbers, size = nest.numbers()
+        for lanes, here in zip(nest.members.reshape(len(nest.anchors), -1), numbers.reshape(len(nest.anchors), -1),
+                               strict=True):
+            key = kind, int(s.rank[lanes[0]])
+            place[lanes] = here + taken.get(key, 0)
+            taken[key] = taken.get(key, 0) + size
+            several[kind] = several.get(kind, False) or taken[key] > 1
     return place, several
 
 
-_AFTER = {Op.SEND: "sent", Op.RECV: "landed", Op.REDUCE_RECV: "summed", Op.COPY: "copied", Op.REDUCE: "summed"}
-
-
-def _event_words(s: Statements, found: Events, lane_class: Array, several: dict[int, bool]) -> dict[
-        int, tuple[str, bool, bool]]:
-    """A word for the events that each class of lanes records: what was done before the first."""
-    words: dict[int, tuple[str, bool, bool]] = {}
+def _event_words(s: Statements, found: Events, lane_class: Array, several: dict[int, bool], partner: Array) -> dict[
+        int, tuple[str, bool, bool, bool]]:
+    """A word for each sort of events, by what was done before, and which of their numbers are told."""
+    words: dict[int, tuple[str, bool, bool, bool]] = {}
     used: dict[str, int] = {}
-    op = s.table.op[s.row]
-    for i in np.flatnonzero(op == Op.RECORD).tolist():
-        lane = int(s.lane[i])
-        kind = int(lane_class[lane])
-        if kind in words:
-            continue
-        word = _AFTER.get(Op(int(op[i - 1])), "ready") if i > s.first[lane] else "ready"
-        many = bool(found.many[lane_class == kind].any())
-        words[kind] = (_fresh(word, used), several.get(kind, False), many)
+    op, sort = s.table.op[s.row], found.sorts(lane_class)
+    made = np.flatnonzero(op == Op.RECORD)
+    ranks = np.unique(np.stack([s.rank[s.lane[made]], partner[s.lane[made]]], 1), axis=0)
+    apart = len(ranks) > len(np.unique(ranks[:, 0]))
+    many = set(sort[made[found.turn[made] > 0]].tolist())
+    for i in made.tolist():
+        kind = int(sort[i])
+        if kind not in words:
+            words[kind] = (_fresh(AFTER[int(found.after[i])], used), apart,
+                           several.get(int(lane_class[s.lane[i]]), False), kind in many)
     if ((op == Op.WAIT) & (found.lane == NONE)).any():
-        words[LOST] = (_fresh("never", used), False, True)
+        words[LOST] = (_fresh("never", used), False, False, True)
     return words
 
 
@@ -299,7 +314,7 @@ def _named(s: Statements, made: list[Nest], number: Array, roles: Array, steady:
     for nest in made:
         flat = nest.members.reshape(len(nest.anchors), -1)
         transfers = bool(lanes[flat[0, 0]] != NONE)
-        chan = fitted(lanes[nest.members], nest.anchors) if transfers and steady else None
+        chan = nest.formula(lanes[nest.members]) if transfers and steady else None
         if by_number and transfers:
             assert chan is not None
             namings.append(Naming("", chan, None))
@@ -308,11 +323,11 @@ def _named(s: Statements, made: list[Nest], number: Array, roles: Array, steady:
                 stream[lane] = str(int(lanes[lane]))
             continue
         word = _fresh(_ROLES[int(roles[flat[0, 0]])], used)
-        each = flat.shape[1]
-        index = fitted(np.broadcast_to(np.arange(each), flat.shape).reshape(nest.members.shape), nest.anchors)
-        for row in flat.tolist():
-            for k, lane in enumerate(row):
-                stream[lane] = f"{word}[{k}]" if each > 1 else word
-        namings.append(Naming(word, index if each > 1 else None, chan, transfers and not steady))
-        cost += 1 + (weight(index) if each > 1 else 0) + (0 if chan is None else 2 + weight(chan))
+        several = flat.shape[1] > 1
+        numbers, _ = nest.numbers()
+        index = nest.formula(numbers)
+        for lane, k in zip(flat.ravel().tolist(), numbers.ravel().tolist(), strict=True):
+            stream[lane] = f"{word}[{k}]" if several else word
+        namings.append(Naming(word, index if several else None, chan, transfers and not steady))
+        cost += 1 + (weight(index) if several else 0) + (0 if chan is None else 2 + weight(chan))
     return cost, namings, stream, number

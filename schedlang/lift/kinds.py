@@ -24,20 +24,25 @@ class Field(IntEnum):
     """the first chunk of ``other``"""
     CHAN = 6
     """the number of the connection, where it changes from statement to statement"""
-    LANE = 7
+    WITH = 7
+    """of an event: the rank that the recording lane exchanges messages with, its own where there is none"""
+    LANE = 8
     """of an event: which of the recording lanes of one rank"""
-    TURN = 8
+    TURN = 9
     """of an event: which of the records of that lane"""
 
 
-RANKED = (Field.SOURCE, Field.PEER, Field.ONWARD)
+RANKED = (Field.SOURCE, Field.PEER, Field.ONWARD, Field.WITH)
 
 LOST = 1 << 30
-"""In place of a class of lanes: nothing records that event."""
+"""In place of a sort of event: nothing records it."""
+
+AFTER = ("ready", "sent", "landed", "summed", "copied")
+"""What events are called: by what the lane that records them has done last."""
 
 WORDS = {
     Field.SOURCE: "source", Field.PEER: "peer", Field.ONWARD: "onward", Field.AT: "chunk", Field.COUNT: "count",
-    Field.OTHER: "origin", Field.CHAN: "link", Field.LANE: "awaited", Field.TURN: "turn"}
+    Field.OTHER: "origin", Field.CHAN: "link", Field.WITH: "partner", Field.LANE: "awaited", Field.TURN: "turn"}
 """What a list of a field's values is called."""
 
 
@@ -46,8 +51,8 @@ class Kind:
     """How a statement is written. ``word``: ``send``, ``recv``, ``reduce`` (receive and combine), ``copy``, ``add``
     (a local reduce), ``record`` or ``wait``. ``buffer``: what a send reads, what all others write; ``other``: what a
     copy or local reduce reads, the operand of a reduce where it is not ``buffer``, and where the receiver puts it if
-    ``both`` ends are written at once. ``passes``: what arrives is sent on; ``keeps``: it is stored. ``event``: the
-    class of lanes that records it, LOST where nothing does."""
+    ``both`` ends are written at once. ``passes``: what arrives is sent on; ``keeps``: it is stored. ``event``: its
+    sort, LOST where nothing records it."""
 
     word: str
     buffer: int = NONE

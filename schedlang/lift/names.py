@@ -8,8 +8,14 @@ from schedlang.ir.buffers import STANDARD
 from schedlang.ir.table import OpTable
 from schedlang.ops import BUILTINS, REDUCE_OPS
 
-VARIABLES = "rcdstuvwxyzijkmnopqabefghl"
+VARIABLES = "rcdstuvwxyzijkmnoabefghlpq"
 """Names of loop variables; no list, stream or event is called like one of them."""
+
+OTHERS = VARIABLES[-2:]
+"""Names of variables that go over the ranks but for some."""
+
+SLOT, FIRST = "slot", "first"
+"""Names for the place of a rank among the others, and for the first of the other ranks."""
 
 _WORDS = """
     schedule fn import let require send recv reduce copy record wait ensure use step stream elif else if for in on and
@@ -32,7 +38,7 @@ def identifier(name: str, fallback: str) -> str:
 
 def taken() -> set[str]:
     """The names that lists may not have."""
-    return {*_TAKEN, *VARIABLES, "place", "here", "before", "after", "counts"}
+    return {*_TAKEN, *VARIABLES, "place", "here", "before", "after", "counts", SLOT, FIRST}
 
 
 def buffers(table: OpTable, own: set[int]) -> list[str]:

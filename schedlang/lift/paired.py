@@ -48,7 +48,7 @@ def paired(s: Statements, linked: Array) -> Pairs | None:
         anchor.append(steps[0][0][1][Field.SOURCE])
         lanes.append(members)
     strands = Strands(np.array(first), np.array(kind, np.int64), np.array(opens), np.array(fields, np.int64),
-                      np.array(anchor, np.int64), RANKED)
+                      np.array(anchor, np.int64), RANKED, s.table.ranks)
     return Pairs(strands, lanes, list(kinds))
 
 

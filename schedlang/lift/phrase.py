@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 import numpy as np
 
 from schedlang.ir.loops.formulas import Affine, Formula, Lookup, Modular
 from schedlang.ir.table import Array
-from schedlang.lift.formulas import Seated, Xor
+from schedlang.lift.formulas import Among, Seated, Single, Xor
 from schedlang.lift.names import VARIABLES
 
 INDENT = "    "
@@ -69,8 +69,41 @@ def phrase(formula: Formula, at: Sequence[Coordinate], tables: Tables, word: str
         rest = _terms(formula.base, at, more)
         scaled = f"({rank})" if formula.scale == 1 else f"{formula.scale} * ({rank})"
         return _sum([(1, scaled), *rest]) if rest or formula.scale != 1 else rank
+    if isinstance(formula, Single):
+        return _single(formula, at, more)
+    if isinstance(formula, Among):
+        place = (1 if formula.scale > 0 else -1, _times(formula.scale, slot(at[formula.axis].name, at[0].name)))
+        if isinstance(formula.base, Affine):
+            return _sum([place, *_terms(formula.base, at, more)])
+        return _sum([(1, phrase(formula.base, at, tables, word, more)), place])
     assert isinstance(formula, Modular)
     return _sum([(1, _modular(formula, at, tables, word)), *_terms(formula.base, at, more)])
+
+
+def slot(rank: str, anchor: str) -> str:
+    """The place of a rank among the ranks other than the anchor."""
+    return f"({rank} if {rank} < {anchor} else {rank} - 1)"
+
+
+def first(anchor: str) -> str:
+    """The first of the ranks other than the anchor."""
+    return _case(1, anchor, 0, 0)
+
+
+def _case(one: int, anchor: str, rank: int, others: int) -> str:
+    return f"({one} if {anchor} == {rank} else {others})"
+
+
+def _single(formula: Single, at: Sequence[Coordinate], more: int) -> str:
+    base, anchor = replace(formula.base, offset=formula.base.offset + more), at[0].name
+    if base.constant:
+        return _case(base.offset + formula.extra, anchor, formula.rank, base.offset)
+    extra = _times(formula.extra, _case(1, anchor, formula.rank, 0))
+    return _sum([(1 if formula.extra > 0 else -1, extra), *_terms(base, at)])
+
+
+def _times(scale: int, text: str) -> str:
+    return text if abs(scale) == 1 else f"{abs(scale)} * {text}"
 
 
 def ring_name(rings: Array, tables: Tables) -> str:
@@ -85,7 +118,7 @@ def _terms(formula: Affine, at: Sequence[Coordinate], more: int = 0) -> list[tup
     for slope, c in sorted(zip(formula.slopes, at, strict=True), key=lambda pair: pair[1].name != VARIABLES[0]):
         if slope:
             offset -= slope * c.start
-            found.append((1 if slope > 0 else -1, c.name if abs(slope) == 1 else f"{abs(slope)} * {c.name}"))
+            found.append((1 if slope > 0 else -1, _times(slope, c.name)))
     return [*found, *([(1 if offset > 0 else -1, str(abs(offset)))] if offset else [])]
 
 

@@ -8,12 +8,18 @@ from dataclasses import dataclass, replace
 from schedlang.ir.loops.formulas import Affine, Formula, Modular
 from schedlang.ir.table import NONE, Array
 from schedlang.lift.formulas import Seated, uses
-from schedlang.lift.kinds import LOST, WORDS, Field, Kind
-from schedlang.lift.names import VARIABLES
+from schedlang.lift.kinds import WORDS, Field, Kind
+from schedlang.lift.names import FIRST, OTHERS, SLOT, VARIABLES
 from schedlang.lift.nest import Group, Line, Nest, Part, Turns, lines
-from schedlang.lift.phrase import INDENT, Coordinate, Tables, phrase
+from schedlang.lift.phrase import INDENT, Coordinate, Tables, first, phrase, slot
 
 WIDTH = 120
+
+BLOCKS = ("for ", "if ", "on ", "step", "stream ", "let ")
+"""How what is no statement by itself begins."""
+
+EVENT = (Field.WITH, Field.LANE, Field.TURN)
+"""What is told of an event, in this order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +35,12 @@ class Naming:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Names for a whole table. ``events``: of each class of lanes: the word, whether the lane of several is told, and
-    whether the record of several is. ``passing``: a place for what is passed on without being stored."""
+    """Names for a whole table. ``events``: of each sort: the word, and whether it is told whom the lane exchanges
+    messages with, which of several lanes it is, and which of several records. ``passing``: a place for what is passed
+    on without being stored."""
 
     buffers: list[str]
-    events: dict[int, tuple[str, bool, bool]]
+    events: dict[int, tuple[str, bool, bool, bool]]
     passing: str
 
 
@@ -60,13 +67,19 @@ class _Writer:
         """The loops over the lanes of one anchor, and what is in them."""
         if not sizes:
             return self.stream(at)
+        if axis == 1 and self.nest.others is not None:
+            name = OTHERS[0]
+            return self.others(name, self.nest.others.out, at, lambda c: self.slotted(
+                self.axes(axis + 1, (*at, c), sizes[1:]), name, at))
         if sizes[0] == 1:
             return self.axes(axis + 1, (*at, Coordinate("")), sizes[1:])
-        return self.loop(sizes[0], VARIABLES[axis], lambda c: self.axes(axis + 1, (*at, c), sizes[1:]))
+        name = VARIABLES[axis if self.nest.others is None else axis - 1]
+        return self.loop(sizes[0], name, lambda c: self.axes(axis + 1, (*at, c), sizes[1:]))
 
     def by_anchor(self) -> bool:
-        """Whether the names of streams depend on the anchor."""
-        return any(f is not None and uses(f, 0) for f in (self.naming.index, self.naming.chan))
+        """Whether the names of streams, or which there are, depend on the anchor."""
+        return self.nest.others is not None or any(
+            f is not None and uses(f, 0) for f in (self.naming.index, self.naming.chan))
 
     def stream(self, at: tuple[Coordinate, ...]) -> list[str]:
         n = self.naming
@@ -84,7 +97,7 @@ class _Writer:
         if len(anchors) == 1:
             return inner(at)
         c = Coordinate(VARIABLES[0] if self.nest.rings is None else "place", 0, len(anchors), anchors)
-        return headed(f"for {c.name} in {self.ranks(anchors)}", inner((c, *at[1:])))
+        return headed(f"for {c.name} in {self.ranks(anchors)}", named(FIRST, first(c.name), inner((c, *at[1:]))))
 
     def ranks(self, ranks: Array) -> str:
         low, high = int(ranks[0]), int(ranks[-1]) + 1
@@ -123,6 +136,19 @@ class _Writer:
             "ranks - 1" if 2 < stop == world - 1 else stop)
         return headed(f"for {name} in {start}..{end}", bodies[start])
 
+    def others(self, name: str, out: Sequence[Formula], at: tuple[Coordinate, ...],
+               inner: Callable[[Coordinate], list[str]]) -> list[str]:
+        """A loop over the ranks but for some."""
+        body = inner(Coordinate(name, 0, self.tables.world))
+        condition = " and ".join(f"{name} != {phrase(f, at, self.tables, name)}" for f in out)
+        if len(body) == 1 and not body[0].startswith(BLOCKS):
+            return [f"for {name} in 0..ranks: {body[0]} if {condition}"]
+        return headed(f"for {name} in 0..ranks", headed(f"if {condition}", body))
+
+    def slotted(self, body: list[str], name: str, at: tuple[Coordinate, ...]) -> list[str]:
+        """A body with a name for the place of a rank among the others."""
+        return named(SLOT, slot(name, at[0].name), body)
+
     def body(self, parts: Sequence[Part], at: tuple[Coordinate, ...]) -> list[str]:
         found: list[str] = []
         for part in parts:
@@ -131,6 +157,9 @@ class _Writer:
                     found += self.line(part, at)
                 case Group():
                     found += headed("step", self.body(part.body, at))
+                case Turns() if part.out:
+                    name = next((v for v in OTHERS if all(c.name != v for c in at)), self.variable(part, at))
+                    found += self.others(name, part.out, at, lambda c, p=part: self.body(p.body, (*at, c)))  # type: ignore[misc]
                 case Turns():
                     name = self.variable(part, at)
                     found += self.loop(part.count, name, lambda c, p=part: self.body(p.body, (*at, c)))  # type: ignore[misc]
@@ -178,9 +207,8 @@ class _Writer:
                 return f"{kind.word} {self.event(line, kind, at)}"
 
     def event(self, line: Line, kind: Kind, at: tuple[Coordinate, ...]) -> str:
-        word, lane, turn = self.words.events[kind.event]
-        assert kind.event != LOST or (turn and not lane)
-        told = [self.value(line, f, at) for f, told in ((Field.LANE, lane), (Field.TURN, turn)) if told]
+        word, *which = self.words.events[kind.event]
+        told = [self.value(line, f, at) for f, told in zip(EVENT, which, strict=True) if told]
         return word + (f"[{', '.join(told)}]" if told else "")
 
     def value(self, line: Line, which: Field, at: tuple[Coordinate, ...], more: int = 0) -> str:
@@ -202,6 +230,13 @@ class _Writer:
         if isinstance(count, Affine) and count.constant and count.offset == 1:
             return f"{self.words.passing}[0]"
         return f"{self.words.passing}[0:{self.value(line, Field.COUNT, at)}]"
+
+
+def named(name: str, text: str, body: list[str]) -> list[str]:
+    """A body in which an expression in brackets has a name, where it stands there several times."""
+    if sum(line.count(text) for line in body) < 2:
+        return body
+    return [f"let {name} = {text[1:-1]}", *(line.replace(text, name) for line in body)]
 
 
 def headed(head: str, body: list[str]) -> list[str]:
