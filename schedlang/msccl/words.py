@@ -40,7 +40,7 @@ _HELP = {
 
 
 _BLOCK = re.compile(r" on stream tb(\d+)\b")
-_NUMBER = re.compile(r"too, on (\d+)\b")
+_CHANNEL = re.compile(r"\bon chan (\d+)\b")
 
 
 class _Teller:
@@ -54,7 +54,7 @@ class _Teller:
         if d.code in ("SL301", "SL302"):
             return self._alone(d)
         if d.code == "SL305":
-            return replace(d, help=_untied(d))
+            return replace(d, help=_CHANNEL.sub(r"on channel \1", _untied(d) or "") or None)
         if d.code == "SL306":
             return self._never_told(d)
         if d.code == "SL504":
@@ -97,9 +97,8 @@ class _Teller:
             return d
         plan, sending = self.plan, d.code == "SL301"
         chan, rank, peer = int(plan.chan[plan.block[step]]), int(d.witness["rank"]), int(d.witness["peer"])
-        to = f" to rank {peer if sending else rank} on "
-        message = d.message.replace(f"{to}{chan}, which", f"{to}channel {chan}, which")
-        notes = [replace(n, message=_NUMBER.sub(r"too, on channel \1", n.message)) for n in d.notes]
+        message = _CHANNEL.sub(r"on channel \1", d.message)
+        notes = [replace(n, message=_CHANNEL.sub(r"on channel \1", n.message)) for n in d.notes]
         verb, mine, other, ends = (("receive", "send", "recv", plan.recv) if sending else
                                    ("send", "recv", "send", plan.send))
         there = np.flatnonzero((plan.block_rank == peer) & (ends == rank))

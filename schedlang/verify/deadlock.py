@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ from schedlang.ir.words import standing, step_text
 from schedlang.ops import Op
 from schedlang.verify import words
 from schedlang.verify.sends import depth_words
-from schedlang.verify.timing.connections import Matching
+from schedlang.verify.timing.connections import Matching, connection_keys
+from schedlang.verify.timing.flow import Exhausted
 from schedlang.verify.timing.graph import Graph, build
 from schedlang.verify.timing.order import Order
 from schedlang.verify.timing.order import order as make_order
@@ -26,6 +28,9 @@ STARTS = 64
 
 WORK = 2_000_000
 """How many edges the search for a shorter circle may look at, once there is one."""
+
+MANY = 1 << 16
+"""Where more moments of operations than that are stuck, one whose step is not posted stands for its lane, too."""
 
 SHOWN = 12
 """A circle of up to so many operations is shown whole."""
@@ -50,9 +55,15 @@ def check(table: OpTable, matching: Matching, order: Order, pieces: Slots | None
         graph = order.graph if depth == order.sends.depth else build(table, matching, depth)
         circle = shortest_circle(graph)
         return [_finding(table, matching, order, circle, _stuck(graph), pieces)] if circle else []
-    if pieces is None:
+    if pieces is None or order.completes(0):     # then with any room, in any pieces
         return []
-    graph = pieces.graph(depth)
+    assert depth is not None    # it is a transport's
+    try:
+        graph = pieces.graph(depth)
+    except Exhausted:
+        return [error("SL208", "messages of many chunks are passed on as they arrive, and whether they come to their "
+                      f"end chunk by chunk ({depth_words(depth, 'chunk')}) takes too long to say", table.location,
+                      help="pass on fewer chunks at a time; --sends buffered=N judges whole messages")]
     if graph.complete:
         return []
     circle = [Wait(int(pieces.row[w.row]), int(pieces.row[w.cause])) for w in shortest_circle(graph)]
@@ -63,7 +74,8 @@ def least_depth(table: OpTable, matching: Matching, order: Order | None = None,
                 pieces: Slots | None = None) -> int | None:
     """The least number of messages a connection must hold so that the execution comes to its end; 0: none (rendezvous
     is enough); None: no number is enough. Exact: what completes with N completes with N + 1. ``pieces``: where messages
-    of several chunks may go chunk by chunk; it is then so many pieces."""
+    of several chunks may go chunk by chunk; it is then so many pieces, and where ``pieces`` is then ``exhausted``
+    perhaps fewer do."""
     order = order or make_order(table, matching)
     if order.completes(0):
         return 0
@@ -71,18 +83,17 @@ def least_depth(table: OpTable, matching: Matching, order: Order | None = None,
         return None
 
     def completes(depth: int) -> bool:
-        return order.completes(depth) if pieces is None else pieces.graph(depth).complete
+        return order.completes(depth) if pieces is None else pieces.completes(depth)
 
-    message = matching.message if pieces is None else pieces.matching.message
-    low, high, most = 0, 1, int(message.max()) + 1  # with so much room no send waits
-    while high < most and not completes(high):
-        low, high = high, min(2 * high, most)  # the least depth is mostly small
-    while high - low > 1:
-        middle = (low + high) // 2
-        if completes(middle):
-            high = middle
-        else:
-            low = middle
+    low = 0
+    high = int(matching.message.max()) + 1 if pieces is None else pieces.longest    # with so much room no send waits
+    with suppress(Exhausted):
+        while high - low > 1:
+            middle = min(max(1, 2 * low), (low + high) // 2)    # the least depth is mostly small
+            if completes(middle):
+                high = middle
+            else:
+                low = middle
     return high
 
 
@@ -133,7 +144,13 @@ def _frontier(graph: Graph) -> tuple[Array, Array, Array]:
     stands[late] = blocked[lanes.lane_of(late)]
     stuck = np.zeros(graph.nodes, bool)
     stuck[stands[late]] = True
-    stuck[lanes.nodes: graph.never] = graph.level[lanes.nodes: graph.never] == NONE
+    extra = lanes.nodes + np.flatnonzero(graph.level[lanes.nodes: graph.never] == NONE)
+    if len(extra) > MANY:
+        post = lanes.node[graph.extra[extra - lanes.nodes]]
+        late = graph.level[post] == NONE
+        stands[extra[late]] = stands[post[late]]
+        extra = extra[~late]
+    stuck[extra] = True
     edge = np.flatnonzero(stuck[graph.target] & (graph.level[graph.source] == NONE) & (graph.source != graph.never))
     return stands[graph.source[edge]], graph.target[edge], edge
 
@@ -217,6 +234,8 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
                           "chunk then takes a slot"))
     if depth is not None:
         enough = depth_words(least) if pieces is None else depth_words(least, "chunk")
+        if pieces is not None and pieces.exhausted:
+            enough += " and perhaps with fewer"
         notes.append(Note("no amount of buffering would help" if least is None else
                           f"it would go through {enough}, {_offered(table, least)}"))
     ranks = sorted({int(table.rank[wait.row]) for wait in circle})
@@ -229,7 +248,7 @@ def _finding(table: OpTable, matching: Matching, order: Order, circle: Sequence[
     return at_row(error(
         "SL305",
         f"{what} ({model}), on {who}, beginning with {words.sentence(table, row)}; {rest} to an end",
-        notes=notes, help=_help(table, circle, least),
+        notes=notes, help=_apart(table, matching, circle) or _help(table, circle, least),
         circle=[{"row": w.row, "waits_for": w.cause, "rank": int(table.rank[w.row]),
                  "stream": table.streams[int(table.stream[w.row])], "step": int(table.step[w.row])}
                 for w in circle[:64]],
@@ -252,6 +271,33 @@ def _hop(table: OpTable, wait: Wait, following: Wait) -> str:
     if table.step[cause] != table.step[following.row] or table.stream[cause] != table.stream[following.row]:
         text += f", which comes after {step_text(table, following.row)}"
     return text
+
+
+def _apart(table: OpTable, matching: Matching, circle: Sequence[Wait]) -> str | None:
+    """What could be wrong instead, where ranks of the circle send as many messages without receive on one connection as
+    they receive without send on another."""
+    alone = np.flatnonzero((matching.partner == NONE) & (table.op <= Op.REDUCE_RECV))
+    if not len(alone):
+        return None
+    sending = table.op[alone] == Op.SEND
+    stuck = [int(table.rank[wait.row]) for wait in circle]
+    here = np.isin(table.rank[alone], stuck) & np.isin(table.peer[alone], stuck)
+    chans = len(table.streams)
+
+    def ends(rows: Array) -> list[tuple[int, int, int]]:
+        """Of each connection: its two ranks as one number, its chan, how many of the rows it has."""
+        keys, counts = np.unique(connection_keys(table, rows), return_counts=True)
+        return list(zip((keys // chans).tolist(), (keys % chans).tolist(), counts.tolist(), strict=True))
+
+    received = {(ranks, count): chan for ranks, chan, count in ends(alone[here & ~sending])}
+    for ranks, chan, count in ends(alone[here & sending]):
+        other = received.get((ranks, count))
+        if other is not None:
+            what = f"{count} messages have" if count > 1 else "1 message has"
+            a, b = divmod(ranks, table.ranks)
+            return (f"first let the two ends meet: from rank {a} to rank {b} {what} no receive on chan "
+                    f"{table.streams[chan]}, and as many receives have no send on chan {table.streams[other]}")
+    return None
 
 
 def _help(table: OpTable, circle: Sequence[Wait], least: int | None) -> str:

@@ -158,12 +158,32 @@ def _crossed(table: OpTable, partner: Array, s: int, r: int) -> Iterator[Note]:
 
 
 def _alone(table: OpTable, partner: Array, ends: Connections) -> Iterator[Diagnostic]:
-    """SL301 and SL302, one for every statement that makes such rows."""
+    """SL301 and SL302, one for every statement that makes such rows; where statements are all on one connection, one
+    for that."""
     for rows, others, code in ((ends.sends, ends.receives, "SL301"), (ends.receives, ends.sends, "SL302")):
         left = np.sort(rows[partner[rows] == NONE])
         others = np.sort(others[partner[others] == NONE])
-        for index, times in collapse.shown(collapse.by_statement(table, left), SHOWN):
+        for index, times in collapse.shown(_groups(table, left), SHOWN):
             yield _lonely(table, ends, int(left[index]), others, code, times)
+
+
+def _groups(table: OpTable, left: Array) -> list[tuple[int, int]]:
+    """The rows that are told together, as :func:`collapse.by_statement` has them."""
+    if not len(left):
+        return []
+    _, first, statement = np.unique(collapse.statements(table)[table.site[left]], return_index=True,
+                                    return_inverse=True)
+    _, connection = np.unique(connection_keys(table, left), return_inverse=True)
+    alone = np.bincount(statement, connection != connection[first][statement]) == 0
+    _, first, group = np.unique(np.where(alone[statement], connection, len(left) + statement), return_index=True,
+                                return_inverse=True)
+    return sorted(zip(first.tolist(), np.bincount(group).tolist(), strict=True))
+
+
+def _named(table: OpTable, row: int) -> str:
+    """What a transfer's connection is called: a stream, or a `chan` that is another one than its stream."""
+    kind = "stream" if table.chan[row] == table.stream[row] else "chan"
+    return f"{kind} {table.streams[int(table.chan[row])]}"
 
 
 def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: str, times: int) -> Diagnostic:
@@ -173,7 +193,7 @@ def _lonely(table: OpTable, ends: Connections, row: int, others: Array, code: st
     key = connection_keys(table, np.array([row]))[0]
     sent = int((connection_keys(table, ends.sends) == key).sum())
     taken = int((connection_keys(table, ends.receives) == key).sum())
-    stream = f" on {table.streams[int(table.chan[row])]}" if len(table.streams) > 1 else ""
+    stream = f" on {_named(table, row)}" if len(table.streams) > 1 else ""
     where = came_from(table, row)
     tally = f"rank {source} sends {counted(sent, 'message')} to rank {destination}{stream}, which receives {taken}"
     what = "no receive takes" if sending else "no send serves"
@@ -194,7 +214,7 @@ def _lookalike(table: OpTable, row: int, others: Array, sending: bool) -> tuple[
     back = others[(table.rank[others] == table.peer[row]) & (table.peer[others] == table.rank[row])]
     if len(back):
         other = int(back[0])
-        streams = table.streams[int(table.chan[row])], table.streams[int(table.chan[other])]
+        streams = _named(table, row), _named(table, other)
         return ([collapse.note(table, other, f"without partner, too, on {streams[1]}: ")],
                 f"the {this} is on {streams[0]}, the {that} on {streams[1]}, and only ends of one stream or `chan` "
                 "meet: put both on one stream, or give both streams the same `chan`")

@@ -100,8 +100,37 @@ def test_other_stream_is_named():
     t = table(2, Lane(0, "wire")("send", peer=1), Lane(1, "lan")("recv", peer=0))
     sent, received = match(t).diagnostics
     assert (sent.code, received.code) == ("SL301", "SL302")
-    assert "the send is on wire, the receive on lan" in sent.help and "chan" in sent.help
-    assert "the receive is on lan, the send on wire" in received.help
+    assert "the send is on stream wire, the receive on stream lan" in sent.help and "chan" in sent.help
+    assert "the receive is on stream lan, the send on stream wire" in received.help
+    assert "to rank 1 on stream wire, which receives 0" in sent.message
+
+
+def test_a_chan_is_called_so():
+    sent, received = match(table(2, Lane(0)("send", peer=1, chan="4"), Lane(1)("recv", peer=0))).diagnostics
+    assert "to rank 1 on chan 4, which receives 0" in sent.message
+    assert sent.notes[0].message.startswith("without partner, too, on stream main: ")
+    assert "the receive is on stream main, the send on chan 4" in received.help
+
+
+def test_of_a_connection_that_is_missed_one_finding_says_how_often():
+    a = Lane(0)("send", peer=1, chan="4")("send", peer=1, chan="4")("send", peer=2)("send", peer=1, chan="4")
+    sent, other, received = match(table(3, a, Lane(1)("recv", peer=0)("recv", peer=0)("recv", peer=0))).diagnostics
+    assert [(d.code, d.count) for d in (sent, other, received)] == [("SL301", 3), ("SL301", 1), ("SL302", 3)]
+    assert "rank 0 sends 3 messages to rank 1 on chan 4, which receives 0" in sent.message
+
+
+@pytest.mark.parametrize("chan, received, told", [("p", 2, True), ("q", 2, False), ("p", 1, False)])
+def test_a_deadlock_beside_as_many_messages_on_another_chan(chan, received, told):
+    a, b = Lane(0)("send", peer=1)("recv", peer=1), Lane(1)("send", peer=0)("recv", peer=0)
+    sends, receives = Lane(0, "p"), Lane(1, "q")
+    for _ in range(2):
+        sends("send", peer=1, chan=chan)
+    for _ in range(received):
+        receives("recv", peer=0)
+    found = [d for d in everything(table(2, a, b, sends, receives)) if d.code == "SL305"]
+    help = ("first let the two ends meet: from rank 0 to rank 1 2 messages have no receive on chan p, and as many "
+            "receives have no send on chan q")
+    assert len(found) == 1 and (found[0].help == help) == told
 
 
 @pytest.mark.parametrize(("receiver", "source", "sends", "receives"), [
@@ -139,9 +168,9 @@ def test_crossed_receives_are_named():
 
 def test_many_findings_end_in_a_count():
     lane = Lane(0)
-    for _ in range(40):
-        lane("send", peer=1)
-    found = match(table(2, lane)).diagnostics
+    for peer in range(1, 41):
+        lane("send", peer=peer)
+    found = match(table(41, lane)).diagnostics
     assert len(found) == 16 and sum(d.count for d in found) == 40
 
 
