@@ -741,7 +741,8 @@ _RUNTIMES = (
         minBytes and maxBytes say for which sizes a file is; all other calls pass it over without a word. Sizes are
         bytes of the whole buffer: for all-gather, reduce-scatter and all-to-all those of all ranks together. RCCL and
         the Azure executor take both ends, and 0 for no end; microsoft/msccl does not take maxBytes itself, and stops
-        at 128 MiB where the file says nothing. A range that no size lies in is reported without --bytes, too.
+        at 128 MiB where the file says nothing. A range that no size lies in is reported without --bytes, too, and as a
+        warning without --runtime.
         """,
         """
         Widen the range, or add a file for these sizes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def split_name(target: str) -> tuple[str, str | None]:
-    """``FILE::NAME`` as file and schedule. Raises SchedError (SL806) where either is empty."""
+    """``FILE::NAME`` as file and schedule; what is a file under the whole name is that file. Raises SchedError (SL806)
+    where either is empty."""
+    if "::" in target and os.path.exists(target):
+        return target, None
     file, separator, name = target.partition("::")
     if not file:
         raise SchedError(error("SL806", f"{target or 'PATH'}: the path is empty", help="name a file"))

@@ -59,21 +59,12 @@ class Ready:
             raise SchedError(error("SL206", f"{self.file} is {self.form}, expanded already, without a parameter {key}",
                                    help=self.elsewhere))
         if key in self.open:
-            return [self._integer(key, value) for value in values]
+            return [one_integer(key, value, f"for example -p {key}={self.choices[key][0]}") for value in values]
         if found := [value for value in have if any(same_value(value, wanted) for wanted in values)]:
             return found
         offered = " or ".join(map(shown, have))
         raise SchedError(error("SL206", f"{self.file} is {self.form}, expanded already with {key} = {offered}, not "
                                f"{shown(values[0])}", help=self.elsewhere))
-
-    def _integer(self, key: str, value: Any) -> int:
-        try:
-            if not isinstance(value, bool):
-                return index(value)
-        except TypeError:
-            pass
-        raise SchedError(error("SL206", f"{key} is {shown(value)}, and must be one integer",
-                               help=f"for example -p {key}={self.choices[key][0]}"))
 
     def table(self, case: Mapping[str, Any]) -> OpTable:
         """The table for one of :meth:`cases`. Raises SchedError where the file does not fit it."""
@@ -88,6 +79,16 @@ class Ready:
                                   f"for {key} = {' and '.join(map(shown, others))}, too",
                                   help=f"-p {key}={shown(others[0])} takes the other", values={key: first}))
         return found
+
+
+def one_integer(name: str, value: Any, help: str) -> int:
+    """A parameter that is one integer: an int, or NumPy's. Raises SchedError (SL206), with this help, for all else."""
+    try:
+        if not isinstance(value, bool):
+            return index(value)
+    except TypeError:
+        pass
+    raise SchedError(error("SL206", f"{name} is {shown(value)}, and must be one integer", help=help))
 
 
 def same_value(a: Any, b: Any) -> bool:

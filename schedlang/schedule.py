@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedlang.diagnostics import Diagnostic, SchedError, Severity, error
+from schedlang.diagnostics import Diagnostic, SchedError, Severity
 from schedlang.ir.table import Collective, OpTable
 
 if TYPE_CHECKING:
@@ -33,19 +32,11 @@ def load(path: str | Path, ranks: int | None = None, **params: Any) -> Schedule:
     Raises SchedError: whatever is wrong with the text (SL1xx), its names and values (SL2xx).
     """
     from schedlang.loading import load_table
+    from schedlang.ready import one_integer
 
-    return Schedule(load_table(str(path), ranks=None if ranks is None else _size(ranks), params=params)[0])
-
-
-def _size(ranks: Any) -> int:
-    """A number of ranks: an int, or NumPy's."""
-    try:
-        if not isinstance(ranks, bool):
-            return index(ranks)
-    except TypeError:
-        pass
-    raise SchedError(error("SL206", f"ranks is {ranks!r}, and must be one integer",
-                           help="load the schedule once for each number of ranks"))
+    if ranks is not None:
+        ranks = one_integer("ranks", ranks, "load the schedule once for each number of ranks")
+    return Schedule(load_table(str(path), ranks=ranks, params=params)[0])
 
 
 def _with_a_way(finding: Diagnostic) -> Diagnostic:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, exit_code, write_text
+from schedlang.cli.common import EXIT_CLEAN, EXIT_UNUSABLE, exit_code, write_text
 from schedlang.diagnostics import Diagnostic, SchedError
 from schedlang.ir.table import TRANSPORTS
 from schedlang.render.style import Style, terminal_width, wants_color
@@ -28,7 +28,7 @@ class Output:
         self.format, self.path, self.sends = format, path, sends
         self.reports: list[Report] = []
         self.problems: dict[str, Diagnostic] = {}
-        self.unread = 0
+        self.unread = self.faulty = 0       # files from which no report came: not usable; read, and wrong
         self.judged: Judged | None = None
         self._color = path is None and wants_color(sys.stdout)
         self._written: list[str] = []
@@ -42,7 +42,10 @@ class Output:
             # What is wrong with a file that several others import is said once.
             new = {text: d for d in result.diagnostics if (text := str(d)) not in self.problems}
             self.problems |= new
-            self.unread += 1
+            if exit_code(result.diagnostics) == EXIT_UNUSABLE:
+                self.unread += 1
+            else:
+                self.faulty += 1
             if people:
                 style: terminal.Format = "concise" if self.format == "concise" else "full"
                 self._write(terminal.render(new.values(), format=style, color=self._color))
@@ -73,7 +76,7 @@ class Output:
     def _last(self, status: int) -> str:
         from schedlang.render import json, verdict
 
-        right, judged = sum(report.ok for report in self.reports), len(self.reports)
+        right, judged = sum(report.ok for report in self.reports), len(self.reports) + self.faulty
         if self.format in ("github", "sarif"):
             from schedlang.render.listed import listed
             from schedlang.render.runtime import findings

@@ -28,6 +28,7 @@ from schedlang.msccl.written import (
     STEP_RANGES,
     choices,
     instead,
+    meant_by,
     numbers,
     wrong_number,
 )
@@ -80,7 +81,8 @@ def _algo(e: Elements, complaints: Complaints) -> dict[str, int]:
         word = e.algo.get(name)
         if word is None:
             if name in ALGO and name != "name":
-                complaints.add(f"{name} is missing", e.algo_at, help=ALGO_HELP[name])
+                strange = [other for other in e.algo if other not in (*ALGO, *MAY_BE)]
+                complaints.add(f"{name} is missing", e.algo_at, help=meant_by(strange, name) or ALGO_HELP[name])
         elif name in ALGO_RANGES:
             if why := wrong_number(name, word, *ALGO_RANGES[name]):
                 complaints.add(why, e.algo_at, name, help=ALGO_HELP[name])

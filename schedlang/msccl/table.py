@@ -12,6 +12,7 @@ from schedlang.ir.buffers import standard_buffers
 from schedlang.ir.origin import at_row
 from schedlang.ir.table import NONE, TRANSPORTS, Buffer, Collective, Ensures, OpTable
 from schedlang.ir.words import chunks_text, standing
+from schedlang.msccl.phrases import attribute, size_text
 from schedlang.msccl.plan import Plan
 from schedlang.msccl.rows import Places, rows
 from schedlang.msccl.words import told
@@ -59,7 +60,8 @@ def root_of(plan: Plan, root: int | None = None) -> int | None:
 
 def notes(plan: Plan, root: int | None = None) -> tuple[Diagnostic, ...]:
     """What a verdict on the plan's tables rests on, as notes: the plan's own remarks, a collective of which nothing is
-    known (SL615), a root that nobody said (SL606). ``root``: the one asked for."""
+    known (SL615), a root that nobody said (SL606). And a range without sizes (SL703), which no verdict would say.
+    ``root``: the one asked for."""
     found = list(plan.remarks)
     at = plan.span(plan.at)
     if plan.coll not in COLLECTIVE:
@@ -67,6 +69,11 @@ def notes(plan: Plan, root: int | None = None) -> tuple[Diagnostic, ...]:
             "SL615", f'coll="{plan.coll}" does not say what must hold at the end, so no result is judged: only that '
             "transfers match, nothing waits for ever, nothing races and nothing unwritten is read", at,
             help="whole inputs are taken to be there at the beginning", coll=plan.coll))
+    if plan.min_bytes is not None and plan.max_bytes and plan.min_bytes > plan.max_bytes:
+        found.append(warning(
+            "SL703", f"no size is from minBytes, {size_text(plan.min_bytes)}, up to maxBytes, "
+            f"{size_text(plan.max_bytes)}, so no runtime ever takes the file", attribute(plan, "maxBytes"),
+            help="let minBytes be the smaller of the two"))
     assumed = root_of(plan, root)
     if root is None and assumed is not None:
         found.append(note("SL606", f"the root is taken to be rank {assumed}: an MSCCL file does not name it, whoever "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def numbers(tally: Tally, at: Array, ranges: Mapping[str, Range], complaints: Co
             words = [str(usual[name]) if word is None else word for word in words]
         wrong = [wrong_number(name, word, low, high) for word in words]
         if any(wrong):
-            _complain(wrong, codes, at, name, HELP[name], complaints)
+            _complain(wrong, codes, at, name, _misspelt(tally, name, words) or HELP[name], complaints)
             columns[name] = np.zeros(len(codes), np.int32)
         else:
             columns[name] = np.array([int(word or 0) for word in words], np.int32)[codes]
@@ -104,8 +104,19 @@ def choices(tally: Tally, name: str, known: Sequence[str], what: str, at: Array,
              for word in words]
     if any(wrong):
         first = next(word for word, why in zip(words, wrong, strict=True) if why)
-        _complain(wrong, codes, at, name, instead(first or "", known), complaints)
+        _complain(wrong, codes, at, name, _misspelt(tally, name, words) or instead(first or "", known), complaints)
     return np.array([place.get(word or "", 0) for word in words], np.int8)[codes]
+
+
+def _misspelt(tally: Tally, name: str, words: Sequence[Word]) -> str | None:
+    """What an attribute that lacks somewhere was perhaps written as."""
+    return meant_by(tally.strange.count, name) if None in words else None
+
+
+def meant_by(strange: Iterable[str], name: str) -> str | None:
+    """Which of the attributes that nothing is known of may be a slip of one that is missing, as help."""
+    close = near(name, list(strange), 0.8)
+    return f"{close} stands there: did you mean {name}?" if close is not None else None
 
 
 def _complain(wrong: Sequence[str | None], codes: Array, at: Array, name: str, help: str,

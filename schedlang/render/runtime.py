@@ -26,8 +26,9 @@ def _lines(judged: Judged, style: Style) -> Iterator[str]:
     if not files:
         return
     kept = judged.taken == len(files)
-    tag = style("ok", "ok") if kept else style("error", "REFUSED")
-    yield f"{tag}  {style('bold', one_line(judged.asked.text))}: {_counted(judged, len(files))}"
+    what, number = _counted(judged, len(files))
+    tag = style("ok", "ok") if kept else style("warning", "IN PART") if number else style("error", "REFUSED")
+    yield f"{tag}  {style('bold', one_line(judged.asked.text))}: {what}"
     faulty = {id(plan) for plan, found in files if _faulty(found)}
     for answer in judged.answers:
         for choice in answer.choices:
@@ -41,17 +42,17 @@ def _faulty(found: Sequence[Diagnostic]) -> bool:
     return any(d.severity == Severity.ERROR for d in found)
 
 
-def _counted(judged: Judged, files: int) -> str:
-    """In short. Of a file that another one spares for a call nothing is said, so where a size is given calls are
-    counted, and else files."""
+def _counted(judged: Judged, files: int) -> tuple[str, int]:
+    """In short, and of how many that is. Of a file that another one spares for a call nothing is said, so where a size
+    is given calls are counted, and else files."""
     if files == 1:
-        return "runs the file" if judged.taken else "does not run the file"
+        return ("runs the file" if judged.taken else "does not run the file"), judged.taken
     faulty = {id(plan) for plan, found in judged.files if _faulty(found)}
     choices = [choice for answer in judged.answers for choice in answer.choices]
     if judged.asked.request.size is not None and choices:
         served = sum(choice.plan is not None and id(choice.plan) not in faulty for choice in choices)
-        return f"a file runs for {served:,} of {counted(len(choices), 'kind')} of call"
-    return f"nothing speaks against {judged.taken} of {files} files"
+        return f"a file runs for {served:,} of {counted(len(choices), 'kind')} of call", served
+    return f"nothing speaks against {judged.taken} of {files} files", judged.taken
 
 
 def document(judged: Judged) -> dict[str, Any]:

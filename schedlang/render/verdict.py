@@ -155,6 +155,8 @@ def facts_text(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"needs {many('least_depth', 'message')} in flight per connection"
     if facts.get("peak_scratch"):
         yield f"scratch in use on a rank: {many('peak_scratch', 'chunk')}"
+    if "nothing_promised" in facts:
+        yield "nothing is promised of the results, so none is judged"
     if facts.get("agreement") is not None:
         yield ("all ranks get the same bits" if facts["agreement"] else
                "ranks may get different bits: they add in different orders")

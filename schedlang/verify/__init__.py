@@ -189,6 +189,8 @@ def _costs(table: OpTable, matched: Matching, found: Order, pieces: Slots | None
     if pieces is not None:
         costs["least_depth_whole"] = least
         least = deadlock.least_depth(table, matched, found, pieces)
+        if pieces.exhausted:
+            costs["least_depth_exact"] = False
     return {**costs, **facts.traffic(table), "least_depth": least}
 
 
@@ -212,6 +214,10 @@ def _values(report: _Report, moving: Carriers, before_after: Conditions, alone: 
     how = "exactly"
     if held.doubt:
         how = f"by fingerprints; a wrong result would pass with a probability of at most {held.doubt:.1e}"
+    ensures = table.collective.ensures
+    if table.collective.name == "custom" and (ensures is None or not len(ensures.rank)):
+        how = "nothing is promised of the results"
+        report.facts["nothing_promised"] = True
     if held.uninitialised and not held.wrong:
         report.add("postcondition", (), "not judged", "results may come from memory that nothing has written")
     else:

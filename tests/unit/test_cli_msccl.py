@@ -220,6 +220,44 @@ def test_deadlock_is_judged_by_the_protocol_and_by_whatever_is_asked_for(write, 
     assert status == 0 and "Deadlock is judged with 8 messages in flight per connection (LL), all else" in out
 
 
+def test_a_file_that_is_read_and_wrong_counts_as_faulty(write, call):
+    write("swap.xml", swap())
+    write("far.xml", str(swap()).replace('srcoff="1"', 'srcoff="9"', 1))
+    status, out, _ = call("verify", "swap.xml", "far.xml")
+    assert status == 1 and "error[SL221]" in out and "1 of 2 schedules are right\n" in out
+    write("odd.xml", str(swap()).replace('srcoff="1"', 'srcoff="x"', 1))
+    status, out, _ = call("verify", "swap.xml", "far.xml", "odd.xml")
+    assert status == 2 and "1 of 2 schedules are right; 1 file could not be used\n" in out
+
+
+@pytest.mark.parametrize("low, high, told", [
+    (2048, 1024, True), (1024, 1024, False), (2048, 0, False), (None, 1, False)])
+def test_a_range_without_sizes_is_told_without_a_runtime(write, call, low, high, told):
+    status, out, _ = call("verify", write(NAME, swap(minBytes=low, maxBytes=high)))
+    assert status == 0 and ("warning[SL703]" in out) == told
+    assert ("no size is from minBytes, 2 KiB, up to maxBytes, 1 KiB, so no runtime" in out) == told
+
+
+def test_a_name_with_colons_that_is_a_file(write, call):
+    write("a::b.xml", swap())
+    for command in (["verify"], ["show"], ["compile", "--target", "json"]):
+        assert call(*command, "a::b.xml")[0] == 0
+    assert call("verify", "a::b.xml::swap")[0] == 2
+    assert schedlang.load("a::b.xml").name == "swap"
+
+
+def test_where_nothing_is_promised_that_is_told(write, call):
+    out = call("verify", write(NAME, swap(coll="custom")))[1]
+    assert "nothing is promised of the results, so none is judged" in out
+    assert "nothing is promised" not in call("verify", write(NAME, swap()))[1]
+    write("none.sched", "schedule none():\n    ranks 2\n    collective custom\n    buffer input[1], output[1]\n"
+                        "    send input[0] from 0 to 1 into output[0]\n")
+    document = json.loads(call("verify", "none.sched", "--format", "json")[1])
+    (case,) = document["schedules"][0]["cases"]
+    said = {"name": "postcondition", "state": "proved", "detail": "nothing is promised of the results"}
+    assert case["facts"]["nothing_promised"] and said in case["proofs"]
+
+
 def test_source_of_a_file_is_judged_and_run_by_a_protocol(write, call):
     write("deep.xml", ring(extra=1, proto="Simple"))
     assert call("compile", "deep.xml", "--target", "sched", "-o", "deep.sched")[0] == 0

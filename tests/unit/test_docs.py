@@ -184,4 +184,6 @@ def test_the_facts_of_a_verdict_are_all_listed(monkeypatch):
     whole, _ = expand(load_text("schedule s(ranks):\n    collective broadcast(0)\n    chunks 2\n"
                                 "    send data[0:2] from 0 to 1\n"), "s", ranks=2)
     carried = verify(whole.with_columns(transport=Transport("LL", 8)))
-    assert found | {*ring.verify(require_agreement=True).facts, *carried.facts} == listed
+    custom, _ = expand(load_text("schedule s(ranks):\n    collective custom\n    buffer input[1]\n"), "s", ranks=2)
+    found |= {*ring.verify(require_agreement=True).facts, *carried.facts, *verify(custom).facts}
+    assert found == listed

@@ -211,6 +211,16 @@ def test_a_slip_in_an_optional_attribute():
     assert loads(pair(nthreadblocks=1), "a.xml").remarks[0].help == "the runtimes leave it out as well"
 
 
+def test_a_slip_in_a_needed_attribute():
+    slip = pair().replace("srcoff=", "srcof=", 1)
+    assert only(slip)[3] == "srcoff is missing" and helped(slip) == ["srcof stands there: did you mean srcoff?"]
+    assert helped(pair().replace("type=", "Types=", 1)) == ["Types stands there: did you mean type?"]
+    assert helped(pair().replace("srcoff=", "label=", 1)) == ["the first chunk that is read; -1 where nothing is"]
+    assert helped(pair().replace("ngpus=", "ngpu=", 1)) == ["ngpu stands there: did you mean ngpus?"]
+    more = pair().replace("srcoff=", 'srcof="1" srcoff=', 1)
+    assert loads(more, "a.xml").remarks[0].help == "the runtimes leave it out as well"
+
+
 def test_an_operator_that_there_is_not():
     plan = loads(pair(redop="Max"), "a.xml")
     assert plan.redop is None

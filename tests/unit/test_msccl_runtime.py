@@ -781,7 +781,7 @@ def test_what_runs_is_counted_in_calls_where_a_size_is_given(here, call):
     """Of two files one is spared for a call that the other takes, though its range is another: it does not count."""
     write(d__a=swap(maxBytes=1024), d__b=swap(minBytes=2048), d__c=swap(inplace=0, outofplace=1, maxBytes=64))
     status, out, _ = call("verify", "d", "--runtime", "rccl", "--bytes", "512")
-    assert status == 1 and "REFUSED  RCCL, 512 bytes of float32: a file runs for 1 of 2 kinds of call\n" in out
+    assert status == 1 and "IN PART  RCCL, 512 bytes of float32: a file runs for 1 of 2 kinds of call\n" in out
     status, out, _ = call("verify", "d", "--runtime", "rccl", "--bytes", "512", "--in-place", "--format", "concise")
     assert status == 1 and "c.xml:1:" in out        # it is for no call in place, which a.xml takes: left alone below
     status, out, _ = call("verify", "d/a.xml", "d/b.xml", "--runtime", "rccl", "--bytes", "512")
