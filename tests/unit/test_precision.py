@@ -367,3 +367,15 @@ def test_what_is_said_of_dtypes_that_say_nothing(dtype, accumulate, message, hel
     with pytest.raises(SchedError) as error:
         verify(chain(2), dtype=dtype, accumulate=accumulate)
     assert [(d.code, d.message, d.help) for d in error.value.diagnostics] == [("SL803", message, help)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_the_largest_input_of_sums_of_any_length(dtype):
+    """Wherever among the numbers that are tried it lies."""
+    of = precision(schedlang.load(EXAMPLES / "custom/scan.sched", ranks=90).table, dtype)
+    for shape in of.which:
+        which = np.array([shape])
+        largest = of.arithmetic.largest(of.shapes, which, "sum")
+        given = np.array([largest, of.arithmetic.next_larger(largest) or np.inf], of.arithmetic.dtype.numpy)
+        found = of.arithmetic.results(of.shapes, which, given, "sum")[0].astype(float)
+        assert np.isfinite(found).tolist() == [True, False]

@@ -129,6 +129,14 @@ def test_places_without_elements_are_not_written():
                                scratch=[("tmp", 2)]), "SL402"))
 
     assert (clashes([2, 0, 3], 0, 1), clashes([2, 4, 3], 0, 1), clashes([0, 2, 3], 0, 0)) == (0, 1, 1)
+    assert clashes([0, 0, 3], 0, 0) == 0
+
+
+def test_what_different_statements_read_is_told_apart():
+    rows = [dict(op=op, rank=0, peer=1, buffer="data", chunk=chunk, location=Place("x.sched", line))
+            for op, chunk, line in (("recv", 0, 1), ("recv", 1, 1), ("send", 0, 2), ("send", 1, 3), ("send", 1, 3))]
+    found = noted(allreduce(rows, 2, chunks=2), "SL603")
+    assert [(d.count, d.witness["rows"]) for d in found] == [(1, [0, 2]), (1, [1, 3])]
 
 
 def test_of_many_reads_of_a_place_the_first_is_told():

@@ -1,0 +1,77 @@
+"""Which accesses race: of random tables all pairs of accesses are looked at, one by one."""
+
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+
+from schedlang.ir.table import NONE, Buffer
+from schedlang.ops import Op
+from schedlang.verify import races
+from schedlang.verify.matching import match
+from schedlang.verify.sends import Sends
+from schedlang.verify.timing.order import order
+from schedlang.verify.timing.reach import Reach
+from tests.unit.order_oracle import random_table
+
+BUFFERS = (Buffer("data", 5, role="data"), Buffer("tmp", 4))
+
+
+def touched(table, row):
+    """The chunks that a row reads and those that it writes, as (buffer, chunk)."""
+    op, count = Op(table.op[row]), int(table.count[row])
+    here = {(int(table.buffer[row]), int(table.chunk[row]) + k) for k in range(count)}
+    there = {(int(table.from_buffer[row]), int(table.from_chunk[row]) + k) for k in range(count)}
+    if op >= Op.RECORD:
+        return set(), set()
+    reads = here if op is Op.SEND and table.of[row] == NONE else there if op not in (Op.SEND, Op.RECV) else set()
+    writes = here if op is not Op.SEND and table.buffer[row] != NONE else set()
+    return reads, writes
+
+
+def racing(table, order, reach):
+    """All pairs of rows that race, by the places where they do."""
+    lanes, rows = order.matching.lanes, [r for r in range(len(table)) if order.posted[r] != NONE]
+    both = {row: touched(table, row) for row in rows}
+    found = {}
+    for a in rows:
+        for b in rows:
+            if a >= b or table.rank[a] != table.rank[b] or lanes.lane[a] == lanes.lane[b]:
+                continue
+            (reads, writes), (other_reads, other_writes) = both[a], both[b]
+            at = (writes & (other_reads | other_writes)) | (reads & other_writes)
+            if at and not reach.ordered(lanes.node[[a, b]] + 1, lanes.node[[b, a]]).any():
+                found[a, b] = at
+    return found
+
+
+@pytest.mark.parametrize("sends", [Sends(), Sends(0, 0), Sends(1, 1)], ids=str)
+@pytest.mark.parametrize(("rows", "block", "dense"), [(1 << 16, 1 << 20, 1 << 26), (3, 4, 0), (3, 2, 1 << 26)])
+def test_what_races(rows, block, dense, sends, monkeypatch):
+    """Something is told where something races, and what is told does; of what goes away with another race the one that
+    leaves the least room."""
+    for name, value in (("ROWS", rows), ("BLOCK", block), ("DENSE", dense)):
+        monkeypatch.setattr(races, name, value)
+    random, seen = Random(5), Counter()
+    for _ in range(40):
+        table = random_table(random, statements=random.randrange(2, 8), ranks=2, streams=3, chunks=3)
+        count = np.where(table.op < Op.RECORD, np.array([random.choice([1, 1, 2]) for _ in range(len(table))]), 0)
+        table = table.with_columns(count=count.astype(np.int32), buffers=BUFFERS)
+        done = order(table, match(table), sends)
+        reach = Reach(table, done)
+        due, lanes = racing(table, done, reach), done.matching.lanes
+        told = races.check(table, done)
+        assert bool(told) == bool(due)
+        for d in told:
+            first, second = d.witness["first"], d.witness["second"]
+            place = [b.name for b in BUFFERS].index(d.witness["buffer"]), d.witness["chunk"]
+            assert place in due[min(first, second), max(first, second)] and d.witness["rank"] == table.rank[first]
+            # No access between the two, in the lane of either, races with the other.
+            for a, b in due:
+                if place in due[a, b] and second in (a, b):
+                    other = a if b == second else b
+                    assert (lanes.lane[other] != lanes.lane[first] or other > second or
+                            lanes.node[other] <= lanes.node[first])
+        seen[bool(due)] += 1
+    assert min(seen.values()) > 5 and len(seen) == 2, seen
