@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -71,17 +72,15 @@ def in_arena(world: World, run: Run, inputs: Arena, results: Arena) -> list[floa
 
 def gathered(world: World, run: Run, mine: Mapping[str, Array], everywhere: bool) -> list[dict[str, Array]]:
     """The results of all ranks: on each of them, or on rank 0 only, and others then have their own alone."""
-    layout = Layout(run.table, run.elements)
-    dtype, itemsize = getattr(torch, run.dtype), named(run.dtype).numpy.itemsize
+    layout, dtype = Layout(run.table, run.elements), named(run.dtype).numpy
     found = [dict(mine) if rank == world.rank else {} for rank in range(world.size)]
     for rank, here in enumerate(ends(run.table)):
         for name, (first, last) in _extents(layout, rank, here).items():
             own = rank == world.rank
             if not everywhere and (rank == 0 or not (own or world.rank == 0)):
                 continue
-            # As bytes: Gloo does not know all dtypes.
-            moved = as_tensor(mine[name]).view(torch.uint8) if own else torch.empty(
-                (last - first) * itemsize, dtype=torch.uint8)
+            array = mine[name] if own else np.empty(last - first, dtype)
+            moved = torch.from_numpy(array.view(np.uint8))  # Gloo does not know all dtypes
             with _together(world, "while results were collected"):
                 if everywhere:
                     dist.broadcast(moved, rank, world.control)
@@ -89,8 +88,7 @@ def gathered(world: World, run: Run, mine: Mapping[str, Array], everywhere: bool
                     dist.send(moved, 0, world.control)
                 else:
                     dist.recv(moved, rank, world.control)
-            if not own:
-                found[rank][name] = as_array(moved.view(dtype))
+            found[rank][name] = array
     return found
 
 

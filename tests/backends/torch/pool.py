@@ -30,8 +30,11 @@ import torch.distributed as dist
 
 from schedlang.diagnostics import Diagnostic, SchedError
 
-PATIENCE = 30.0
-"""Seconds after which a rank that has not answered never will, and after which Gloo gives up."""
+
+def patience() -> float:
+    """Seconds after which a rank that has not answered never will, and after which Gloo gives up: 30, and as many times
+    more as others want this machine's cores."""
+    return 30.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
@@ -117,11 +120,12 @@ class Pool:
             with suppress(BrokenPipeError):                 # of a dead rank, which collect() reports
                 pipe.send_bytes(pickle.dumps((function.__module__, function.__qualname__, mine, named)))
 
-    def collect(self, timeout: float = PATIENCE, without: Collection[int] = ()) -> list[Any]:
-        """The outcome on each rank, within ``timeout`` seconds; of ranks ``without`` no answer is waited for."""
+    def collect(self, timeout: float | None = None, without: Collection[int] = ()) -> list[Any]:
+        """The outcome on each rank, within ``timeout`` seconds (by default, :func:`patience`); of ranks ``without`` no
+        answer is waited for."""
         outcomes: list[Any] = [Silent(None)] * self.size
         waiting = {pipe: rank for rank, pipe in enumerate(self._pipes) if rank not in without}
-        end = time.monotonic() + timeout
+        end = time.monotonic() + (patience() if timeout is None else timeout)
         while waiting and (ready := connection.wait([*waiting], max(0.0, end - time.monotonic()))):
             for pipe in ready:
                 rank = waiting.pop(pipe)
@@ -150,7 +154,7 @@ def _serve(pipe: connection.Connection, rank: int, size: int, port: int) -> None
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo" if sys.platform == "linux" else "lo0"
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=PATIENCE))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=patience()))
     pipe.send_bytes(pickle.dumps(None))
     while True:
         try:

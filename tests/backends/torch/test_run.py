@@ -1,0 +1,242 @@
+"""`schedlang run --backend torch`: by processes of its own, and in a world that others started."""
+
+import contextlib
+import io
+import json
+import os
+import random
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import schedlang
+from schedlang import SchedError
+from schedlang.backend import Distributed, find
+from schedlang.backends.numpy import NumpyBackend
+from schedlang.backends.torch import TorchBackend, share
+from schedlang.backends.torch.job import Run
+from schedlang.backends.torch.world import World, found
+from schedlang.cli.main import main
+from schedlang.diagnostics import error
+from schedlang.running.binding import bind
+from schedlang.running.dtypes import named
+from tests.backends.torch.pool import Silent
+from tests.backends.worlds import assert_same_bits, some_inputs, some_layout
+
+ROOT = Path(__file__).parents[3]
+RING = str(ROOT / "examples/allreduce/ring.sched")
+
+
+# ---- one rank's share -----------------------------------------------------------------------------------------------
+
+
+def of_pool():
+    group = dist.group.WORLD
+    cpu, timeout = torch.device("cpu"), timedelta(seconds=20)
+    return World(dist.get_rank(), dist.get_world_size(), cpu, group, group, timeout, print)
+
+
+def perform(run, inputs, everywhere):
+    world = of_pool()
+    seconds, mine = share.perform(world, run, inputs[world.rank])
+    return share.slowest(world, seconds), seconds, share.gathered(world, run, mine, everywhere)
+
+
+@pytest.mark.parametrize("path, dtype, op, accumulate", [
+    ("allreduce/ring.sched", "float32", "avg", None),
+    ("allreduce/all_pairs.sched", "bfloat16", "sum", "float32"),
+    ("allreduce/halving_doubling.sched", "uint16", "prod", None),
+    ("reduce_scatter/ring.sched", "bool", "bor", None),
+    ("allgather/ring.sched", "int8", None, None),
+    ("alltoall/direct.sched", "float64", None, None),
+    ("alltoallv/pairwise.sched", "float16", None, None),
+    ("broadcast/binomial.sched", "uint64", None, None),
+    ("gather/direct.sched", "int64", None, None),
+    ("scatter/binomial.sched", "float32", None, None),
+    ("custom/scan.sched", "int32", "sum", None),
+    ("barrier/dissemination.sched", "float32", None, None),
+])
+def test_a_share_is_what_numpy_does(world, path, dtype, op, accumulate):
+    params = {"counts": [[1, 0, 3, 2], [0, 0, 5, 1], [2, 2, 0, 7], [1, 1, 1, 1]]} if "alltoallv" in path else {}
+    table = schedlang.load(ROOT / "examples" / path, ranks=4, **params).table
+    layout = some_layout(table, random.Random(path))
+    inputs = some_inputs(table, layout, named(dtype).numpy)
+    run = Run(table, bind(table, inputs).elements, dtype, op, accumulate, 2)
+    wanted = NumpyBackend().run(table, inputs, op=op, accumulate=accumulate)
+    for everywhere in (True, False):
+        ranks = world(4).run(perform, run, inputs, everywhere)
+        slowest = ranks[0][0]
+        assert len(slowest) == 2 and all(longest == slowest for longest, _, _ in ranks)
+        assert slowest == [max(turn) for turn in zip(*(seconds for _, seconds, _ in ranks))]
+        for rank, (_, _, results) in enumerate(ranks):
+            if everywhere or rank == 0:
+                assert_same_bits(results, wanted)
+            else:
+                assert_same_bits([results[rank]], [wanted[rank]])
+                assert not any(here for r, here in enumerate(results) if r != rank)
+
+
+def go_on_or_away(run, inputs, who):
+    if dist.get_rank() == who:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return perform(run, inputs, False)
+
+
+def test_a_rank_that_is_gone_before_the_execution(world):
+    table = schedlang.load(RING, ranks=2).table
+    inputs = [{"data": np.ones(4, np.float32)}] * 2
+    run = Run(table, 4, "float32", "sum", None, 1)
+    raised, gone = world(2).outcomes(go_on_or_away, [(run, inputs, 1)] * 2)
+    assert gone == Silent(-signal.SIGKILL)
+    (finding,) = raised.findings
+    assert finding.code == "SL813" and finding.message.startswith("rank 0 misses another before an execution: ")
+    assert "\n" not in finding.message
+
+
+# ---- processes of its own -------------------------------------------------------------------------------------------
+
+
+def test_a_run(call, tmp_path):
+    arrays = [np.full(11, r + 1, np.int16) for r in range(3)]
+    np.savez(tmp_path / "in.npz", **{f"rank{r}": array for r, array in enumerate(arrays)})
+    begun = time.perf_counter()
+    status, out, err = call("run", RING, "--ranks", "3", "--backend", "torch", "--input", str(tmp_path / "in.npz"),
+                            "--check", "--json", "--repeat", "3", "-o", str(tmp_path / "out.npz"), "--device", "cpu")
+    taken = time.perf_counter() - begun
+    told = json.loads(out)
+    assert (status, err) == (0, "")
+    assert (told["backend"], told["dtype"], told["elements"], told["check"]["ok"]) == ("torch", "int16", 11, True)
+    assert len(told["seconds"]) == 3 and sum(told["seconds"]) < taken / 2, "starting the ranks does not count"
+    with np.load(tmp_path / "out.npz") as results:
+        assert all((results[f"rank{r}"] == 6).all() and results[f"rank{r}"].dtype == np.int16 for r in range(3))
+
+
+def test_the_same_from_python():
+    ring = schedlang.load(RING, ranks=2)
+    seen = []
+    results = ring([np.arange(5.0), np.ones(5)], backend="torch", progress=seen.append)
+    assert [array.tolist() for array in results] == [[1, 2, 3, 4, 5]] * 2 and seen == [1.0]
+
+
+def test_a_rank_that_stalls(call):
+    status, _, err = call("run", RING, "--ranks", "2", "--backend", "torch", "--timeout", "1e-6")
+    assert status == 2 and "error[SL8" in err and err.count("error[") == 1
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--backend", "torch", "--device", "tpu"], "there is no device tpu"),
+    (["--backend", "torch", "--timeout", "0"], "0.0 is not in the range"),
+    (["--device", "cpu"], "not for the back end numpy"),
+    (["--timeout", "3"], "not for the back end numpy"),
+])
+def test_options_that_cannot_be_used(call, arguments, words):
+    status, _, err = call("run", RING, "--ranks", "2", *arguments)
+    assert status == 2 and "SL806" in err and words in err
+
+
+def test_what_is_refused_before_a_rank_starts(call):
+    status, _, err = call("run", RING, "--ranks", "2", "--backend", "torch", "--dtype", "bool")
+    assert status == 2 and "SL803" in err
+    with pytest.raises(SchedError, match="SL803"):
+        schedlang.load(RING, ranks=2)([np.ones(2, np.float32)] * 2, backend="torch", accumulate="float16")
+
+
+# ---- a world that others started ------------------------------------------------------------------------------------
+
+
+def command(arguments, port, variables):
+    """The command line in a process that torchrun might have started: status, standard output and error."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dist.destroy_process_group()
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True", **variables)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["run", *arguments[min(rank, len(arguments) - 1)], "--backend", "torch"])
+    return status, out.getvalue(), err.getvalue(), dist.is_initialized()
+
+
+def by_torchrun(world, size, *arguments, **variables):
+    pool = world(size)
+    outcomes = pool.run(command, arguments, pool.port, variables)
+    pool.fit = False                                        # its process group is gone
+    return outcomes
+
+
+def test_the_world_that_torchrun_started(world, tmp_path):
+    output = tmp_path / "out.npz"
+    first, *others = by_torchrun(world, 3, [RING, "--ranks", "3", "--check", "--elements", "7", "-o", str(output)])
+    assert first[0] == 0 and "on 3 ranks, float32, 7 elements" in first[1] and "right: 21 elements" in first[1]
+    assert others == [(0, "", "", False)] * 2 and not first[3]
+    with np.load(output) as results:
+        assert sorted(results.files) == ["rank0", "rank1", "rank2"]
+
+
+def test_a_world_of_another_size(world):
+    first, *others = by_torchrun(world, 2, [RING, "--ranks", "4"])
+    assert first[0] == 2 and "SL811" in first[2] and "ring is for 4 ranks, but this world has 2" in first[2]
+    assert others == [(2, "", "", False)], "one on each machine says it"
+
+
+def refused(arguments, port, who, code):
+    def perform(world, *_):
+        if world.rank == who:
+            raise SchedError(error(code, "this is the reason"))
+        dist.barrier()
+        raise AssertionError("nobody comes")
+
+    share.perform = perform
+    try:
+        return command(arguments, port, {})
+    except RuntimeError:
+        return None
+
+
+@pytest.mark.parametrize("code, says", [("SL802", True), ("SL812", False)])
+def test_what_only_one_rank_knows_it_says(world, code, says):
+    pool = world(2)
+    _, second = pool.run(refused, [[RING, "--ranks", "2"]], pool.port, 1, code)
+    pool.fit = False
+    assert second[0] == 2 and ("this is the reason" in second[2]) == says
+
+
+def test_a_world_that_cannot_be_joined(world):
+    first, second = by_torchrun(world, 2, [RING, "--ranks", "2", "--timeout", "1"],
+                                TORCHELASTIC_RESTART_COUNT="0", GLOO_SOCKET_IFNAME="nothing0")
+    assert first[0] == 2 and "SL811" in first[2] and "rank 0 cannot join the world at 127.0.0.1:" in first[2]
+    assert second[:3] == (2, "", "")
+
+
+def in_python(inputs):
+    return schedlang.load(RING, ranks=2)(inputs, backend="torch")
+
+
+def test_a_process_group_that_is_there_is_used(world):
+    inputs = [np.arange(3.0), np.ones(3)]
+    for results in world(2).run(in_python, inputs):
+        assert [array.tolist() for array in results] == [[1, 2, 3]] * 2, "every process has all results"
+
+
+def test_the_place_that_variables_give():
+    world = {"RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    place = found(world)
+    assert (place.rank, place.size, place.local, place.local_size) == (5, 8, 5, 8)
+    place = found({**world, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"})
+    assert (place.local, place.local_size) == (1, 4)
+    assert all(found({k: v for k, v in world.items() if k != name}) is None for name in world)
+    with pytest.raises(SchedError, match=r"SL811.*'five'"):
+        found({**world, "RANK": "five"})
+
+
+def test_the_back_end():
+    backend = find("torch")
+    assert isinstance(backend, TorchBackend) and isinstance(backend, Distributed) and backend.place() is None
+    other = backend.on(device="cpu", timeout=2.0, everywhere=False)
+    assert (other.device, other.timeout, other.everywhere) == ("cpu", 2.0, False)
+    assert other.on().timeout == 2.0 and backend.everywhere
