@@ -148,9 +148,11 @@ def test_chunks_of_messages_go_in_the_order_of_their_messages():
     table = replace(allreduce(rows, 2, 4), transport=Transport("wire", 1))
     matched = match(table)
     assert matched.diagnostics == () and matched.partner[1] == 5 and matched.partner[2] == 4
-    found = slots(table, matched).matching
-    assert found.partner[[1, 2, 3, 4]].tolist() == [8, 9, 6, 7]
-    assert pair(found.table, found.connections).tolist() == found.partner.tolist()
+    found = slots(table, matched)
+    assert found.longest == 4 and len(found.table) == len(table)
+    waits = [sorted(zip(*(rows.tolist() for rows in found.matching.connections.receive_before(depth)), strict=True))
+             for depth in range(1, 5)]
+    assert waits == [[(1, 4), (1, 5), (2, 4)], [(1, 4)], [(1, 4)], []]
 
 
 # Graphs

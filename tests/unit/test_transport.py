@@ -172,16 +172,23 @@ def random_tables():
 
 
 def test_pieces_are_those_of_the_plain_way():
+    """Where each connection has a fused end; others keep their messages whole (tests/unit/test_flow.py)."""
+    seen = Counter()
     for table, matched, found in random_tables():
         plain = in_pieces(table)
+        again = match(plain)
+        assert not again.diagnostics
+        assert np.array_equal(found.table.rank, table.rank[found.row])
+        assert deadlock.least_depth(table, matched, None, found) == deadlock.least_depth(plain, again)
+        seen[len(found.table) == len(plain)] += 1
+        if len(found.table) < len(plain):
+            continue
         for column in COLUMNS:
             ours, theirs = getattr(found.table, column), getattr(plain, column)
             assert (ours is None and theirs is None) or (np.array_equal(ours, theirs) and ours.dtype == theirs.dtype)
-        again = match(plain)
-        assert not again.diagnostics and np.array_equal(found.matching.partner, again.partner)
+        assert np.array_equal(found.matching.partner, again.partner)
         assert np.array_equal(found.matching.message, again.message)
-        assert np.array_equal(found.table.rank, table.rank[found.row])
-        assert deadlock.least_depth(table, matched, None, found) == deadlock.least_depth(plain, again)
+    assert min(seen[True], seen[False]) > 5, seen
 
 
 def test_single_chunks_ask_for_most():
@@ -214,12 +221,11 @@ def test_a_transport_holds_a_message():
     assert found.code == "SL107" and "holds 0 messages" in found.message
 
 
-def test_pieces_need_memory(monkeypatch):
+def test_pieces_take_no_memory(monkeypatch):
     table = crossed(5000)
     monkeypatch.setattr(room, "MANY_ROWS", 15_000)
     monkeypatch.setattr(room, "available", lambda: 1_000_000)
-    assert room.check(replace(table, transport=None)) == []
-    assert [d.code for d in room.check(table)] == ["SL208"]
+    assert room.check(table) == []
 
 
 def test_the_json_form_says_the_transport():

@@ -52,6 +52,14 @@ class Connections:
         """Which message of its connection each of ``receives`` is."""
         return np.arange(len(self.receives)) - self.first_receive[self.of_receive]
 
+    def with_end(self, rows: Array) -> Array:
+        """The connections that one of the given rows is an end of (bool, a connection each)."""
+        given = np.zeros(1 + max(int(self.sends.max(initial=0)), int(self.receives.max(initial=0))), bool)
+        given[rows] = True
+        found = np.zeros(len(self.first_send) - 1, bool)
+        found[self.of_send[given[self.sends]]] = found[self.of_receive[given[self.receives]]] = True
+        return found
+
     def receive_before(self, depth: int) -> tuple[Array, Array]:
         """For buffering of ``depth``: the sends that wait for an earlier receive, and that receive, ``depth`` messages
         before in the connection (NONE where the connection has too few receives)."""

@@ -210,12 +210,8 @@ class _Builder:
         ends, done = self.matching.connections, self.node
         blocked, freeing = ends.receive_before(depth)
         own = np.zeros(len(self.table), bool)  # rows whose being done is a node of its own
-        touched = np.zeros(len(ends.first_send), bool)
         if len(self.fused):
-            fused_end = np.zeros(len(self.table), bool)
-            fused_end[self.fused] = fused_end[self.feeding] = True
-            touched[ends.of_send[fused_end[ends.sends]]] = True
-            touched[ends.of_receive[fused_end[ends.receives]]] = True
+            touched = ends.with_end(np.concatenate([self.fused, self.feeding]))
             own[ends.sends[touched[ends.of_send]]] = True
             own[ends.receives[touched[ends.of_receive]]] = True
             own[self.fused] = False

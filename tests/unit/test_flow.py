@@ -1,0 +1,220 @@
+"""Messages of several chunks, chunk by chunk: kept whole, as rows, and counted, against tables cut plainly and run by
+the interpreter."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schedlang.interpret import interpret
+from schedlang.ir.table import NONE, Transport
+from schedlang.ops import Op
+from schedlang.verify import deadlock, verify
+from schedlang.verify.matching import match
+from schedlang.verify.sends import Sends
+from schedlang.verify.timing import flow, graph, slots
+from schedlang.verify.timing.order import order
+from tests.pieces import in_pieces
+from tests.tables import allreduce
+
+DEPTHS = range(1, 11)
+
+
+def paths(rng):
+    """Random messages along paths of ranks, passed on as they arrive or step by step, of up to as many chunks; some
+    steps change places, or become one, and a stream may wait for another."""
+    ranks, streams, most = rng.randint(2, 5), rng.randint(1, 2), rng.choice([2, 3, 12])
+    lanes = {}
+    for _ in range(rng.randint(2, 12)):
+        stream, count, fused = rng.randrange(streams), rng.randint(1, most), rng.random() < 0.7
+        path = [rng.randrange(ranks)]
+        for _ in range(rng.randint(1, 5)):
+            path.append(rng.choice([r for r in range(ranks) if r != path[-1]]))
+        for k, r in enumerate(path):
+            lane = lanes.setdefault((r, stream), [])
+            came = [("recv", path[k - 1], count)] if k else []
+            goes = [("send", path[k + 1], count)] if k < len(path) - 1 else []
+            if came and goes and fused:
+                lane.append([*came, (*goes[0], "fused")])
+            else:
+                lane += [step for step in (came, goes) if step]
+    for lane in lanes.values():
+        for _ in range(rng.choice([0, 1, 4])):
+            k = rng.randrange(len(lane))
+            lane[k - 1], lane[k] = lane[k], lane[k - 1]
+        if rng.random() < 0.15:
+            lane[-2:] = [[operation for step in lane[-2:] for operation in step]]
+    for r in range(ranks):
+        if (r, 0) in lanes and (r, 1) in lanes and rng.random() < 0.5:
+            for stream, op in ((0, "record"), (1, "wait")):
+                lanes[r, stream].insert(rng.randint(0, len(lanes[r, stream])), [(op,)])
+    return transported([((r, f"s{s}"), lane) for (r, s), lane in lanes.items()], ranks, 12)
+
+
+def transported(lanes, ranks, chunks, depth=1):
+    """The table of lanes, each its (rank, stream) and its steps, for a transport of that depth."""
+    rows = []
+    for (rank, stream), steps in lanes:
+        for step, operations in enumerate(steps):
+            for op, *how in operations:
+                row = {"op": op, "rank": rank, "stream": stream, "step": step}
+                if not how:
+                    row["event"] = f"e{rank}"
+                else:
+                    row |= {"peer": how[0], "count": how[1], "chunk": 0, "buffer": "data" if op == "send" else "other"}
+                if how[2:]:
+                    row |= {"of": len(rows) - 1, "buffer": "other"}
+                rows.append(row)
+    table = allreduce(rows, ranks, chunks=chunks, scratch=[("other", chunks)])
+    return replace(table, transport=Transport("wire", depth))
+
+
+def both_ways(table, matched, monkeypatch):
+    """The slots with chunks as rows, and counted where that can be."""
+    for few in (1 << 20, -1):
+        monkeypatch.setattr(slots, "FEW", few)
+        found = slots.slots(table, matched)
+        if found is not None:
+            yield "rows" if found.flow is None else "counted", found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_chunk_by_chunk(seed, monkeypatch):
+    """What comes to its end, what is stuck, what waits for what, and the least depth, which a plain search finds."""
+    rng, seen = random.Random(seed), Counter()
+    for _ in range(40):
+        table = paths(rng)
+        matched = match(table)
+        plain = in_pieces(table)
+        again = match(plain)
+        if matched.diagnostics:
+            continue
+        cut = np.where(table.op <= Op.REDUCE_RECV, table.count, 1)
+        whole = np.repeat(np.arange(len(table)), cut)
+        graphs = {depth: graph.build(plain, again, depth) for depth in DEPTHS}
+        for way, found in both_ways(table, matched, monkeypatch):
+            for depth, real in graphs.items():
+                assert found.completes(depth) == real.complete
+                ours = found.graph(depth)
+                assert ours.complete == real.complete and deadlock._stuck(ours) == deadlock._stuck(real)
+                circle = [(int(found.row[w.row]), int(found.row[w.cause])) for w in deadlock.shortest_circle(ours)]
+                assert bool(circle) == (not real.complete)
+                edges = set(zip(whole[real.effect].tolist(), whole[real.cause].tolist()))
+                assert edges.issuperset(circle)
+                seen[way, real.complete] += 1
+            least = deadlock.least_depth(table, matched, None, found)
+            plainly = next((n for n in DEPTHS if graphs[n].complete), None)
+            if least and least in DEPTHS:
+                assert least == plainly
+                for depth in (least - 1, least):
+                    assert interpret(plain, 0, sends=f"buffered={depth}" if depth else "rendezvous",
+                                     clocks=False).finished == (depth == least)
+            else:
+                assert least == 0 or plainly is None
+    assert all(seen[key] > 20 for key in (("rows", True), ("rows", False), ("counted", True), ("counted", False))), seen
+
+
+def test_on_plain_connections_messages_stay_whole(monkeypatch):
+    """The lengths of circles, too, are what they are with a row for each chunk."""
+    rng, seen = random.Random(3), 0
+    for _ in range(150):
+        table = paths(rng)
+        table = table.with_columns(of=np.full(len(table), NONE, np.int32))
+        matched, plain = match(table), in_pieces(table)
+        found = slots.slots(table, matched) if not matched.diagnostics else None
+        if found is None:
+            continue
+        assert len(found.table) == len(table) and found.flow is None
+        for depth in DEPTHS:
+            real = graph.build(plain, match(plain), depth)
+            circles = [deadlock.shortest_circle(g) for g in (found.graph(depth), real)]
+            assert len(circles[0]) == len(circles[1])
+            seen += bool(circles[0])
+    assert seen > 50
+
+
+def ring(count, ranks=4, fused=3, depth=8):
+    """Each rank sends, passes on what comes so many times, and receives."""
+    lanes = [((r, "s"), [[("send", (r + 1) % ranks, count)],
+                         *[[("recv", (r - 1) % ranks, count), ("send", (r + 1) % ranks, count, "fused")]] * fused,
+                         [("recv", (r - 1) % ranks, count)]]) for r in range(ranks)]
+    return transported(lanes, ranks, count, depth)
+
+
+def the_deadlock(table):
+    (found,) = [d for d in verify(table).diagnostics if d.code in ("SL208", "SL305")]
+    return found
+
+
+def test_a_hostile_table_takes_no_longer_than_a_small_one(monkeypatch):
+    """None of two million chunks on their way is looked at by itself."""
+    monkeypatch.setattr(flow, "WORK", 10_000)
+    large, small = the_deadlock(ring(1 << 17)), the_deadlock(ring(10))
+    assert large.message.replace("131072", "10") == small.message
+    assert (large.witness["least_depth"], small.witness["least_depth"]) == ((1 << 17) + 1, 11)
+
+
+def test_what_takes_too_long_is_said(monkeypatch):
+    monkeypatch.setattr(slots, "FEW", 300)
+    monkeypatch.setattr(flow, "WORK", 5)
+    found = the_deadlock(ring(100))
+    assert found.code == "SL208" and "chunk by chunk (with 8 chunks in flight per connection)" in found.message
+    assert the_deadlock(ring(9)).code == "SL305"
+
+
+def test_a_depth_that_takes_too_long_to_find_is_one_that_is_enough(monkeypatch):
+    monkeypatch.setattr(slots, "FEW", 100)
+    monkeypatch.setattr(flow, "WORK", 400)
+    found = the_deadlock(ring(1000))
+    assert found.witness["least_depth"] > 1001 and "and perhaps with fewer" in found.notes[-1].message
+    monkeypatch.setattr(flow, "WORK", 10_000)
+    found = the_deadlock(ring(1000))
+    assert found.witness["least_depth"] == 1001 and "perhaps" not in found.notes[-1].message
+    facts = verify(ring(1000, depth=1001)).facts
+    assert facts["least_depth"] == 1001 and "least_depth_exact" not in facts
+    monkeypatch.setattr(flow, "WORK", 100)
+    facts = verify(ring(1000, depth=1001)).facts
+    assert facts["least_depth"] > 1001 and facts["least_depth_exact"] is False
+
+
+@pytest.mark.parametrize("name", ["ROWS", "MOST"])
+def test_what_cannot_be_counted_is_refused_if_it_is_large(name, monkeypatch):
+    """Too many rows; two messages of one connection in a step, which are no longer in order."""
+    monkeypatch.setattr(slots, "FEW", 0)
+    monkeypatch.setattr(flow if name == "ROWS" else slots, name, 10)
+    table = ring(9)
+    if name == "MOST":
+        assert the_deadlock(table).code == "SL305"
+        table = table.with_columns(step=np.maximum(table.step - 1, 0))
+    assert the_deadlock(table).code == "SL208"
+
+
+def test_what_goes_without_room_is_not_looked_at_chunk_by_chunk(monkeypatch):
+    monkeypatch.setattr(slots, "FEW", 0)
+    monkeypatch.setattr(flow, "WORK", 0)
+    lanes = [((0, "s"), [[("send", 1, 9)]]), ((1, "s"), [[("recv", 0, 9), ("send", 2, 9, "fused")]]),
+             ((2, "s"), [[("recv", 1, 9)]])]
+    table = transported(lanes, 3, 9)
+    matched = match(table)
+    assert deadlock.check(table, matched, order(table, matched, Sends.on(table.transport)),
+                          slots.slots(table, matched)) == []
+
+
+def test_what_is_not_posted_stands_for_its_lane(monkeypatch):
+    rng, seen = random.Random(5), 0
+    for _ in range(100):
+        table = paths(rng)
+        matched = match(table)
+        if matched.diagnostics:
+            continue
+        stuck = graph.build(table, matched, 1)
+        monkeypatch.setattr(deadlock, "MANY", 1 << 16)
+        usual = deadlock.shortest_circle(stuck)
+        monkeypatch.setattr(deadlock, "MANY", 0)
+        found = deadlock.shortest_circle(stuck)
+        edges = set(zip(stuck.effect.tolist(), stuck.cause.tolist()))
+        assert bool(found) == bool(usual) and all((w.row, w.cause) in edges for w in found)
+        seen += bool(found)
+    assert seen > 10
