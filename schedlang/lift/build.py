@@ -14,7 +14,6 @@ from schedlang.ir.table import Array
 from schedlang.lift.formulas import Seated, fitted, tabled, uses
 from schedlang.lift.nest import (
     CHANCE,
-    HEAD,
     PLAIN,
     Group,
     Line,
@@ -87,7 +86,7 @@ class Build:
             return None
         here = replace(self, starts=self.strands.first[grid], anchors=anchors, others={1: ranks})
         body = here.body(self.folded, ())
-        return Nest(grid, anchors, body, cost(body) + HEAD + left(out), others=Others(ranks, out, world))
+        return Nest(grid, anchors, body, cost(body) + left(out), others=Others(ranks, out, world))
 
     def body(self, parts: Sequence[Leaf | Repeat], turns: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
         found: list[Part] = []
