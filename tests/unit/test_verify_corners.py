@@ -103,6 +103,12 @@ def test_of_a_long_circle_the_beginning_and_the_end_are_told():
     assert found.witness["length"] == 20 and "ranks 0, 1, 2, 3, 4, 5, 6, 7, ...," in found.message
 
 
+@pytest.mark.parametrize(("bound", "circle", "looked"), [(0, [11, 13], 4), (3, [11, 13], 4), (2, [], 2), (1, [], 0)])
+def test_the_shortest_circle_and_how_much_was_looked_at(bound, circle, looked):
+    waits = {0: [(1, 10), (2, 11)], 1: [(3, 12)], 2: [(0, 13)], 3: [(0, 14)]}
+    assert deadlock._circle_through(waits, 0, bound) == (circle, looked)
+
+
 def test_nothing_comes_before_what_never_comes():
     table = case("cycle_send_then_recv", 4)
     send, receive = np.flatnonzero((table.rank == 0) & (table.op <= Op.REDUCE_RECV)).tolist()
