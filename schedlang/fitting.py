@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from schedlang.diagnostics import SchedError, error
+from schedlang.ir.digest import digest, title
 from schedlang.ir.table import Array, Collective, OpTable
-from schedlang.ir.words import shown
 from schedlang.loading import load_table, parameters_of
 from schedlang.schedule import Schedule
 
@@ -94,29 +93,3 @@ def _require_fit(table: OpTable, wanted: Collective, ranks: int) -> None:
 
 def _unfit(table: OpTable, why: str, help: str) -> SchedError:
     return SchedError(error("SL816", f"{table.name} {why}", table.collective.location or table.location, help=help))
-
-
-def title(table: OpTable) -> str:
-    """A schedule in words: its name and parameters, without counts, which a call has."""
-    given = [f"{key}={shown(value)}" for key, value in table.params.items() if key != "counts"]
-    return f"{table.name}({', '.join(given)})"
-
-
-_COLUMNS = ("op", "rank", "stream", "step", "buffer", "chunk", "count", "peer", "chan", "from_buffer", "from_chunk",
-            "of", "event")
-
-
-def digest(table: OpTable) -> bytes:
-    """Of all that a table does, for which collective; not of its operator and counts, which a call has, and not of
-    names that change nothing."""
-    c, hashed = table.collective, hashlib.blake2b(digest_size=16)
-    buffers = [(b.chunks, b.role, b.only) for b in table.buffers]
-    hashed.update(repr((c.name, c.root, c.inplace, table.ranks, table.chunks, buffers)).encode())
-    for name in _COLUMNS:
-        column = getattr(table, name)
-        hashed.update(np.ascontiguousarray(column, column.dtype.newbyteorder("<")).data)
-    if c.ensures is not None:
-        for column in (c.ensures.buffer, c.ensures.rank, c.ensures.chunk, c.ensures.starts, c.ensures.source_buffer,
-                       c.ensures.source_rank, c.ensures.source_chunk):
-            hashed.update(np.ascontiguousarray(column, np.int64).data)
-    return hashed.digest()

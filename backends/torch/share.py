@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +13,15 @@ import torch.distributed as dist
 
 from schedlang.backends.torch.arena import Arena
 from schedlang.backends.torch.execute import Executor
+from schedlang.backends.torch.handshake import Handshake
+from schedlang.backends.torch.header import Header
 from schedlang.backends.torch.job import Run
 from schedlang.backends.torch.wire import wire_of
 from schedlang.backends.torch.world import World, first_line
 from schedlang.diagnostics import SchedError, error
+from schedlang.ir.digest import digest, title
 from schedlang.ir.layout import Layout
-from schedlang.ir.table import Array
+from schedlang.ir.table import NONE, Array
 from schedlang.running.binding import ends, index_of, starts
 from schedlang.running.dtypes import named
 
@@ -41,13 +45,18 @@ def as_array(tensor: torch.Tensor) -> Array:
 
 
 def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[float], dict[str, Array]]:
-    """This rank's part of a run: the seconds that each turn took here, and the results."""
+    """This rank's part of a run: the seconds that each turn took here, and the results.
+
+    Raises SchedError: SL812 where the ranks do not mean the same, SL813 where one of them is lost.
+    """
     table, rank, layout = run.table, world.rank, Layout(run.table, run.elements)
     given, wanted = _extents(layout, rank, starts(table)[rank]), _extents(layout, rank, ends(table)[rank])
     buffers = {b.name: torch.zeros(int(layout.count(i)[rank]), dtype=getattr(torch, run.dtype), device=world.device)
                for i, b in enumerate(table.buffers)
                if (b.role != "scratch" or b.name in given or b.name in wanted) and b.only in (None, rank)}
-    executor = Executor(table, rank, wire_of(world.group), timeout=world.timeout)
+    wire = wire_of(world.group)
+    Handshake(wire, timeout=world.timeout, device=world.device).agree(_header(run))
+    executor = Executor(table, rank, wire, timeout=world.timeout)
     executor.bound(run.elements)                            # so that no turn has to work that out
     seconds = []
     for turn in range(run.repeat):
@@ -60,6 +69,15 @@ def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[f
         seconds.append(_now(world) - begun)
         world.tell((turn + 1) / run.repeat)
     return seconds, {name: as_array(buffers[name][first:last]) for name, (first, last) in wanted.items()}
+
+
+def _header(run: Run) -> Header:
+    """What a rank means to do, so that machines with different files do not."""
+    c = run.table.collective
+    how = hashlib.blake2b(digest(run.table), digest_size=16)
+    how.update(repr((run.accumulate, run.repeat, None if c.counts is None else c.counts.tolist())).encode())
+    return Header(0, c.name, run.op or "", run.dtype, NONE if c.root is None else c.root, run.elements, how.digest(),
+                  title(run.table))
 
 
 def in_arena(world: World, run: Run, inputs: Arena, results: Arena) -> list[float]:

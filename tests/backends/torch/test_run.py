@@ -213,6 +213,12 @@ def test_a_world_that_cannot_be_joined(world):
     assert second[:3] == (2, "", "")
 
 
+def test_ranks_with_different_schedules(world):
+    first, second = by_torchrun(world, 2, [RING, "--ranks", "2"], [RING, "--ranks", "2", "-p", "channels=2"])
+    assert first[0] == 2 and "SL812" in first[2] and "ring(channels=2)" in first[2]
+    assert second[:3] == (2, "", "")
+
+
 def in_python(inputs):
     return schedlang.load(RING, ranks=2)(inputs, backend="torch")
 
