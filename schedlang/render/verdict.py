@@ -178,7 +178,8 @@ def _depth_text(facts: Mapping[str, Any]) -> str:
     least, whole = facts["least_depth"], facts.get("least_depth_whole", facts["least_depth"])
     has = f"{facts['transport']} keeps {facts['transport_depth']} messages in flight per connection"
     enough = f"{whole} {'is' if whole == 1 else 'are'} enough" if whole else "it would go through without buffering"
-    return f"{has}; {enough}" + (f", {least} where messages go chunk by chunk" if least != whole else "")
+    most = "at most " if facts.get("least_depth_exact") is False else ""
+    return f"{has}; {enough}" + (f", {most}{least} where messages go chunk by chunk" if least != whole else "")
 
 
 def _not_judged(case: Case) -> Iterator[str]:

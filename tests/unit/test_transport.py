@@ -221,11 +221,12 @@ def test_a_transport_holds_a_message():
     assert found.code == "SL107" and "holds 0 messages" in found.message
 
 
-def test_pieces_take_no_memory(monkeypatch):
+def test_pieces_need_memory(monkeypatch):
     table = crossed(5000)
     monkeypatch.setattr(room, "MANY_ROWS", 15_000)
     monkeypatch.setattr(room, "available", lambda: 1_000_000)
-    assert room.check(table) == []
+    assert room.check(replace(table, transport=None)) == []
+    assert [d.code for d in room.check(table)] == ["SL208"]
 
 
 def test_the_json_form_says_the_transport():
