@@ -919,6 +919,35 @@ _RUNNING = (
         with others.
         """),
     _code(
+        "SL813", "rank-lost", UNUSABLE, "A rank waits in vain for another.",
+        """
+        A message did not come, or was not taken, within the timeout; or the connection broke. Ranks that wait long say
+        in the store for whom, so each that gives up can tell who is at the end of the chain: that rank has died, is
+        stopped, hangs elsewhere, or has not made the call. A schedule that is proved right does not wait in a circle.
+        """,
+        """
+        Look at the log of the rank at the end, not at those that wait. Where it is only slow, give a longer timeout.
+        The process group cannot be used any more: end the processes and start again.
+        """),
+    _code(
+        "SL814", "not-in-torch", UNUSABLE, "Torch cannot compute that on this device.",
+        """
+        Torch stores uint16, uint32 and uint64, but does not compute with them. On the CPU NumPy does it in its place;
+        on a GPU nothing does.
+        """,
+        """
+        Use a signed dtype of that size (sums, products and bits come out the same), or tensors on the CPU.
+        """),
+    _code(
+        "SL815", "unfit-tensor", UNUSABLE, "A tensor is not as the schedule needs it.",
+        """
+        Whoever executes one rank's part himself gives it that rank's buffers: one-dimensional, contiguous, of the
+        length that the element count makes, all of one dtype and on one device.
+        """,
+        """
+        The message says which buffer differs and how to make it fit. `schedlang.torch` takes tensors of any shape.
+        """),
+    _code(
         "SL816", "unfit-schedule", UNUSABLE, "The schedule is for something else than the call.",
         """
         A call to `schedlang.torch` takes a schedule for its own collective, for as many ranks as the process group has,

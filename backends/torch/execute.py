@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from schedlang.backends.torch.bound import Bound, bind
+from schedlang.backends.torch.faults import first_line, lost
+from schedlang.backends.torch.lacks import Looks, require_fit
 from schedlang.backends.torch.operators import combiner, divide, dtype_of, torch_dtype
 from schedlang.backends.torch.plan import plan
 from schedlang.backends.torch.program import Program, alias, pointers
 from schedlang.backends.torch.tasks import STAGING
 from schedlang.backends.torch.wire import Wire
-from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
@@ -61,7 +62,7 @@ class Executor:
         ``op``: in place of the table's own. ``accumulate``: see :meth:`schedlang.backend.Backend.run`.
 
         Raises SchedError: SL802 where the size does not fit the table, SL803 and SL814 for dtype and operator, SL815
-        where a tensor is not as described here.
+        where a tensor is not as described here, SL813 where a rank is lost; the process group is of no use then.
         """
         bound = self.bound(elements)
         given = {} if self.barrier else self._given(buffers, bound)
@@ -75,7 +76,7 @@ class Executor:
             for b, tensor in given.items():
                 if memory[b] is not tensor:
                     memory[b].copy_(tensor)
-            program.run(self.wire, self._wait)
+            self._do(program)
             if op is not None and REDUCE_OPS[op].divides:
                 for (b, start, stop), divisor in bound.results:
                     if divisor > 1 and stop > start:
@@ -84,6 +85,22 @@ class Executor:
                 if b in given and memory[b] is not given[b]:
                     given[b][start:stop].copy_(memory[b][start:stop])
 
+    def _do(self, program: Program) -> None:
+        """Raises SchedError (SL813) where a message does not come or is not taken."""
+        watch = self.wire.watch
+        if watch is not None:
+            watch.begin(program)
+        try:
+            program.run(self.wire, self._wait)
+        except RuntimeError as failure:
+            waits = program.waits()
+            if waits is None:
+                raise
+            found, answered = watch.chain(waits) if watch is not None else ({self.rank: waits}, False)
+            raise lost(self.table, self.rank, found, first_line(failure), answered) from failure
+        if watch is not None:
+            watch.end()
+
     def _wait(self, work: Any) -> None:
         if self.timeout is None:
             work.wait()
@@ -91,25 +108,12 @@ class Executor:
             work.wait(self.timeout)
 
     def _given(self, buffers: Mapping[str, torch.Tensor], bound: Bound) -> dict[int, torch.Tensor]:
-        """The caller's tensors by the buffer they are. Raises SchedError (SL815, SL803) where they do not fit."""
+        """The caller's tensors by the buffer they are. Raises SchedError (SL815) where they do not fit."""
         found = {b: buffers[buffer.name] for b, buffer in enumerate(self.table.buffers) if buffer.name in buffers}
-        first = next(iter(found.values()), None)
-        for b, tensor in found.items():
-            assert first is not None
-            wrong = help = None
-            if tensor.dim() != 1:
-                wrong, help = f"has {tensor.dim()} dimensions, not 1", "flatten it: tensor.view(-1)"
-            elif not tensor.is_contiguous():
-                wrong, help = "is not contiguous", "give tensor.contiguous()"
-            elif tensor.numel() != bound.sizes[b]:
-                wrong, help = (f"has {tensor.numel()} elements, not {bound.sizes[b]}",
-                               f"give a tensor of {bound.sizes[b]} elements")
-            elif tensor.device != first.device:
-                wrong, help = f"is on {tensor.device}, others are on {first.device}", "bring all to one device"
-            elif tensor.dtype != first.dtype:
-                wrong, help = f"is {tensor.dtype}, others are {first.dtype}", "convert all to one dtype"
-            if wrong is not None:
-                raise SchedError(error("SL815", f"{self.table.buffers[b].name} of rank {self.rank} {wrong}", help=help))
+        looks = {b: Looks.of(tensor) for b, tensor in found.items()}
+        for b, mine in looks.items():
+            require_fit(f"{self.table.buffers[b].name} of rank {self.rank}", mine, bound.sizes[b],
+                        next(iter(looks.values())))
         return found
 
     def _memory(self, bound: Bound, given: Mapping[int, torch.Tensor], dtype: torch.dtype,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from schedlang.backends.torch.lacks import WITHOUT_SUMS, require_computed
 from schedlang.diagnostics import SchedError, error
 from schedlang.running.dtypes import DTYPES, Dtype, require_defined
 
@@ -22,9 +23,6 @@ _NUMPY: dict[str, Any] = {
     "sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum,
     "band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor,
 }
-_WITHOUT_SUMS = ("uint16", "uint32", "uint64")
-"""What torch stores, but does not compute with: NumPy does it, on the CPU."""
-
 
 def dtype_of(tensor: torch.Tensor) -> Dtype:
     """The dtype of a tensor. Raises SchedError (SL803) where schedules do not run on it."""
@@ -48,10 +46,8 @@ def combiner(op: str, dtype: Dtype, device: torch.device) -> Combine:
     device.
     """
     require_defined(op, dtype)
-    if dtype.name in _WITHOUT_SUMS:
-        if device.type != "cpu":
-            raise SchedError(error("SL814", f"torch has no {op} of {dtype.name} on {device.type}",
-                                   help="use a signed dtype of that size, or tensors on the CPU"))
+    require_computed(op, dtype, device.type)
+    if dtype.name in WITHOUT_SUMS:
         ufunc = _NUMPY[op]
 
         def by_numpy(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
@@ -68,7 +64,7 @@ def combiner(op: str, dtype: Dtype, device: torch.device) -> Combine:
 
 def divide(values: torch.Tensor, divisor: int, dtype: Dtype) -> None:
     """Divide in place by a positive number: floats round once, integers truncate toward zero."""
-    if dtype.name in _WITHOUT_SUMS:
+    if dtype.name in WITHOUT_SUMS:
         array = values.numpy()
         np.floor_divide(array, np.array(divisor, np.uint64), out=array, casting="unsafe")
     elif dtype.kind == "f":

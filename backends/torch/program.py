@@ -9,15 +9,17 @@ from typing import Any
 import torch
 
 from schedlang.backends.torch.bound import Bound, Span
+from schedlang.backends.torch.faults import Wait
 from schedlang.backends.torch.operators import Combine
 from schedlang.backends.torch.tasks import Kind
 from schedlang.backends.torch.wire import Wire, Work
+from schedlang.ir.table import NONE
 
 _Step = tuple[Kind, int, Any, Any, Any]
 
 
 class Program:
-    """The steps of a bound plan on the memory of a call. ``at``: which step it is at, while it runs."""
+    """The steps of a bound plan on the memory of a call. ``at``: which step it waits at, or has failed at."""
 
     def __init__(self, bound: Bound, memory: Mapping[int, torch.Tensor], combine: Combine | None) -> None:
         self.bound, self.at = bound, 0
@@ -27,19 +29,29 @@ class Program:
         """Do it once. Raises what ``wait`` raises."""
         works: list[Any] = [None] * self.bound.messages
         receive, send = wire.receive, wire.send
-        for at, (kind, message, a, b, c) in enumerate(self._steps):
-            if kind == Kind.POST_RECV:
-                works[message] = receive(a, b, c)
-            elif kind == Kind.POST_SEND:
-                works[message] = send(a, b, c)
-            elif kind == Kind.REDUCE:
-                a(b, c[0], c[1])
-            elif kind == Kind.COPY:
-                a.copy_(b)
-            else:
-                self.at = at
-                wait(works[message])
-                works[message] = None       # what Gloo keeps for a message goes with it
+        at = self.at = 0
+        try:
+            for at, (kind, message, a, b, c) in enumerate(self._steps):
+                if kind == Kind.POST_RECV:
+                    works[message] = receive(a, b, c)
+                elif kind == Kind.POST_SEND:
+                    works[message] = send(a, b, c)
+                elif kind == Kind.REDUCE:
+                    a(b, c[0], c[1])
+                elif kind == Kind.COPY:
+                    a.copy_(b)
+                else:
+                    self.at = at
+                    wait(works[message])
+                    works[message] = None       # what Gloo keeps for a message goes with it
+        except RuntimeError:
+            self.at = at
+            raise
+
+    def waits(self) -> Wait | None:
+        """Whom the rank waits for; None where it is not at a message."""
+        step = self.bound.steps[self.at] if self.bound.steps else None
+        return None if step is None or step.message == NONE else Wait(step.peer, step.row)
 
 
 def _on(bound: Bound, memory: Mapping[int, torch.Tensor], combine: Combine | None) -> Iterator[_Step]:

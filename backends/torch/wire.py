@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
+from schedlang.backends.torch.faults import Watch, store_of
+
 FIRST_TAG = 1 << 24
 """Tags of messages start here, above those that people use."""
 
@@ -20,10 +22,11 @@ class Work(Protocol):
 
 class Wire(Protocol):
     """Sends and receives of one rank of a world of ``size``. Neither blocks. Messages of one source, destination and
-    tag come in the order in which they are sent."""
+    tag come in the order in which they are sent. ``watch``: tells others whom this rank waits for; None: nobody."""
 
     rank: int
     size: int
+    watch: Watch | None
 
     def send(self, data: torch.Tensor, peer: int, tag: int) -> Work: ...
 
@@ -40,6 +43,9 @@ class GlooWire:
         self.rank, self.size = group.rank(), group.size()
         gloo = group._get_backend(torch.device("cpu"))
         self._send, self._receive = gloo.send, gloo.recv
+        found = store_of(group)
+        timeout = None if found is None else gloo.options._timeout
+        self.watch = None if found is None else Watch(*found, self.rank, timeout)
 
     def send(self, data: torch.Tensor, peer: int, tag: int) -> Work:
         work: Work = self._send([data], peer, FIRST_TAG + tag)

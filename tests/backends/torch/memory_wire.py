@@ -44,7 +44,7 @@ class MemoryWire:
     """The wire of one rank."""
 
     def __init__(self, world: World, rank: int) -> None:
-        self.world, self.rank, self.size = world, rank, world.size
+        self.world, self.rank, self.size, self.watch = world, rank, world.size, None
 
     def send(self, data: torch.Tensor, peer: int, tag: int) -> _Message:
         message = _Message(self.world, self.rank, data.view(torch.uint8), f"send to {peer}, tag {tag}")

@@ -1,0 +1,209 @@
+"""When a message does not come: who waits for whom, and on whom all of them wait in the end.
+
+Each rank that waits for long says in the store what it waits for. So one that gives up can follow the others to the
+rank at the end of the chain, which waits for nobody: it has died, is stopped, or never made the call. Nothing of this
+costs anything while messages come.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+from weakref import ref
+
+from schedlang.diagnostics import Note, SchedError, error
+from schedlang.ir.origin import at_row, came_from
+from schedlang.ir.table import OpTable
+from schedlang.ir.words import row_text, step_text
+
+TICK = 0.5
+"""Seconds after which a rank looks whether it still waits for the same; with short timeouts, less."""
+
+PATIENCE = 2.0
+"""Seconds that a rank which gives up takes to find the end of the chain, at most."""
+
+
+class Store(Protocol):
+    """What is used of torch.distributed's stores."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def check(self, keys: list[str]) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A rank waits for ``peer``, in a row of the table."""
+
+    peer: int
+    row: int
+
+
+class Doing(Protocol):
+    """What a rank is at. ``at``: the number of the step. ``waits``: for whom; None: for nobody."""
+
+    at: int
+
+    def waits(self) -> Wait | None: ...
+
+
+class Watch:
+    """Says in the store what its rank waits for, while that takes long."""
+
+    def __init__(self, store: Store, name: str, rank: int, timeout: timedelta | None) -> None:
+        self._store, self._name, self.rank = store, name, rank
+        seconds = timeout.total_seconds() if timeout is not None else 10 * TICK
+        self._tick = min(TICK, seconds / 8)
+        self.patience = min(PATIENCE, seconds / 4)
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._doing: tuple[int, Doing] | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self, doing: Doing) -> None:
+        """A call begins."""
+        self._calls += 1
+        self._doing = self._calls, doing
+        if self._thread is None:
+            self._thread = threading.Thread(target=_look, args=(ref(self), self._tick), daemon=True,
+                                            name="schedlang-watch")
+            self._thread.start()
+
+    def end(self) -> None:
+        """It has ended well. (Where it has not, others may still want to know what this rank waited for.)"""
+        self._doing = None
+
+    def state(self) -> tuple[int, int] | None:
+        """Which call and which step the rank is at."""
+        doing = self._doing
+        return None if doing is None else (doing[0], doing[1].at)
+
+    def say(self) -> None:
+        """Put into the store what the rank waits for now."""
+        doing = self._doing
+        if doing is not None:
+            waits = doing[1].waits()
+            self._put(doing[0], "" if waits is None else json.dumps([waits.peer, waits.row]))
+
+    def _put(self, call: int, text: str) -> None:
+        with self._lock:
+            self._store.set(self._key(call, self.rank), text)
+
+    def _key(self, call: int, rank: int) -> str:
+        return f"schedlang/{self._name}/{call}/{rank}"
+
+    def chain(self, mine: Wait) -> tuple[dict[int, Wait], bool]:
+        """What each rank waits for, from this one on to the end of the chain; and whether the store has answered. It
+        takes a few seconds at most, even where the store is on a machine that is dead."""
+        found = {self.rank: mine}
+        answered = threading.Event()
+        thread = threading.Thread(target=self._follow, args=(self._calls, found, answered), daemon=True)
+        thread.start()
+        thread.join(2 * self.patience)
+        return dict(found), answered.is_set()
+
+    def _follow(self, call: int, found: dict[int, Wait], answered: threading.Event) -> None:
+        at = self.rank
+        try:
+            self.say()
+            while found[at].peer not in found:
+                at = found[at].peer
+                waits = self._read(call, at)
+                if waits is None:
+                    break
+                found[at] = waits
+        except RuntimeError:        # the store is gone, with the rank that had it; what is known by now must do
+            return
+        answered.set()
+
+    def _read(self, call: int, rank: int) -> Wait | None:
+        """What another rank waits for, by its own word; it may still be about to say it."""
+        key, end = self._key(call, rank), time.monotonic() + self.patience
+        while True:
+            with self._lock:
+                text = self._store.get(key).decode() if self._store.check([key]) else ""
+            if text:
+                return Wait(*json.loads(text))
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.05)
+
+
+def _look(watch: ref[Watch], tick: float) -> None:
+    """Now and then, while the watch is there: has its rank gone on?"""
+    before: tuple[int, int] | None = None
+    said = False
+    while True:
+        time.sleep(tick)
+        mine = watch()
+        if mine is None:
+            return
+        now = mine.state()
+        try:
+            if now is not None and now == before:
+                if not said:
+                    mine.say()
+                said = True
+            elif said and before is not None:
+                mine._put(before[0], "")        # it waits for that no longer
+                said = False
+        except RuntimeError:                    # the store is gone, and nobody can be told any more
+            return
+        before = now
+        del mine
+
+
+def lost(table: OpTable, rank: int, waits: Mapping[int, Wait], cause: str, answered: bool = True) -> SchedError:
+    """The error (SL813) of a rank that has given up. ``waits``: for this rank and those that it waits for, as far as
+    known, what each waits for. ``cause``: what torch says. ``answered``: whether the store did."""
+    mine = waits[rank]
+    notes, chain = [], [rank]
+    at = mine.peer
+    while at in waits and at not in chain:
+        chain.append(at)
+        there = waits[at]
+        notes.append(Note(f"rank {at} waits for rank {there.peer}: {_where(table, there.row)}",
+                          table.origin(there.row)[0]))
+        at = there.peer
+    circle = at in chain
+    if circle:
+        last = f"the ranks {', '.join(map(str, chain[chain.index(at):]))} wait for each other"
+    elif answered:
+        last = f"rank {at} waits for nobody: it has ended, is stopped, hangs elsewhere, or did not make this call"
+    else:
+        last = f"of rank {at} nothing is known: the store does not answer, it may have ended with its rank"
+    found = error(
+        "SL813", f"rank {rank} waits in vain for rank {mine.peer}: {_where(table, mine.row)}", None,
+        notes=[*notes, Note(last), Note(f"torch says: {cause}")],
+        help=f"see what has become of rank {at}; the process group cannot be used any more" if not circle else
+             "see what `schedlang verify` says of the schedule; the process group cannot be used any more",
+        rank=rank, peer=mine.peer, step=int(table.step[mine.row]), row=mine.row, chain=chain,
+        end=None if circle else at)
+    return SchedError(at_row(found, table, mine.row))
+
+
+def _where(table: OpTable, row: int) -> str:
+    return f"{row_text(table, row)}, {step_text(table, row)}{came_from(table, row)}"
+
+
+def first_line(failure: BaseException) -> str:
+    """What an exception says, without the addresses of what it went through."""
+    lines: Sequence[str] = str(failure).strip().splitlines() or [type(failure).__name__]
+    return lines[0].rpartition("] ")[2] if lines[0].startswith("[") and "] " in lines[0] else lines[0]
+
+
+def store_of(group: Any) -> tuple[Store, str] | None:
+    """The store through which a process group's ranks met, and a name of the group that all of them have."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        return None
+    store: Store = dist.distributed_c10d._get_default_store()
+    return store, str(group.group_name)
