@@ -165,3 +165,53 @@ def test_a_witness_of_disagreement_lists_some(ranks, chunks):
     found = the(verify(direct("allreduce", ranks, chunks, inplace=True)), "SL505")
     assert found.witness == {"chunks": [*range(min(chunks, 64))], "ranks": [*range(2, ranks)][:64]}
     assert found.count == chunks
+
+
+# Initialisation and lengths
+
+
+def test_statements_that_read_too_early_are_told_up_to_a_limit():
+    """Each reads two chunks that nothing writes, in a step of its own; the last that is told counts the rest."""
+    lines = [[("copy", "tmp", 0, 0, "data", 0, 2)] for _ in range(20)]
+    found = [d for d in verify(build("custom", 1, lines, scratch=[("tmp", 2), ("data", 2)])).diagnostics
+             if d.code == "SL403"]
+    assert [d.count for d in found] == [1] * 15 + [5] and [d.location.line for d in found] == [*range(1, 17)]
+    assert found[0].witness == {"rows": [0], "place": [0, 0, 0]}
+    assert (found[0].message, found[0].help) == (
+        "tmp[0] on rank 0 is read before anything has written it: copy tmp[0:2] into data[0:2] (line 1)",
+        "write it in an earlier step, or read another place")
+
+
+def test_a_sum_into_what_is_written_only_later():
+    """By the nearer of two; its own row, and a later one, are not told."""
+    lines = [[("reduce here", "data", 0, 0, "tmp", 0)], [("copy", "data", 0, 0, "tmp", 0)],
+             [("copy", "data", 0, 0, "tmp", 0)]]
+    found = the(verify(build("custom", 1, lines, op="sum", scratch=[("tmp", 1), ("data", 1)])), "SL403")
+    assert found.message == "tmp[0] on rank 0 has no value yet to add to: reduce data[0] into tmp[0] (line 1)"
+    assert [n.message for n in found.notes] == [
+        "it is written only later: rank 0, step 1: copy data[0] into tmp[0] (line 2)"]
+    assert found.help == "let the first value come by `copy` or `send`, and reduce from the second on"
+    assert found.witness == {"rows": [0], "place": [0, 0, 0]}
+
+
+@pytest.mark.parametrize(("steps", "message", "count"), [
+    # Of 3 n + 1 elements chunk 0 has one more.
+    ([[("send", "data", 0, 0, r, "data", 1) for r in (1, 2)]], "data[1] on rank 1 is, for some sizes, shorter than the "
+     "value that comes there: recv data[1] from rank 0 (line 1)", 2),
+    ([[("copy", "data", 0, 0, "tmp", 0)], [("send", "tmp", 0, 0, 1, "data", 2)]], "data[2] on rank 1 is, for some "
+     "sizes, shorter than the value that comes there: recv data[2] from rank 0 (line 2)", 1),
+])
+def test_moves_into_shorter_parts(steps, message, count):
+    """What is moved on is right in the end: the last statement brings all that each rank must hold."""
+    rest = [[("send", "data", c, 0, r, "data", c) for c in range(3) for r in (1, 2)]]
+    found = the(verify(build("broadcast", 3, [*steps, *rest], chunks=3, root=0, scratch=[("tmp", 1)])), "SL602")
+    assert (found.message, found.count, found.severity) == (message, count, Severity.WARNING)
+    assert found.help == ("this is right only for sizes that make the parts equal; move values between places of one "
+                          "chunk index, or through scratch, which holds the longest part")
+
+
+@pytest.mark.parametrize(("source", "target"), [(1, 0), (0, 0), (2, 1)])
+def test_moves_into_longer_parts_are_right(source, target):
+    rest = [[("send", "data", c, 0, 1, "data", c) for c in range(3)]]
+    table = build("broadcast", 2, [[("send", "data", source, 0, 1, "data", target)], *rest], chunks=3, root=0)
+    assert not [d for d in verify(table).diagnostics if d.code == "SL602"]
