@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from schedlang.diff.operations import difference
 from schedlang.expand import expand, load_text
 from schedlang.ir.loops.formulas import Affine, Lookup, Modular
 from schedlang.lift.check import Renamed, same
@@ -74,8 +75,8 @@ schedule fan():
 
 
 def waiting(order):
-    """A table in which a rank waits for two events, in an order, then sends."""
-    waits = "\n".join(f"            on 0: {what}" for what in order)
+    """A table in which a rank waits for two events, in an order, then copies."""
+    waits = "\n".join(f"        on 0: {what}" for what in order)
     return table_of(f"""
 schedule s():
     ranks 2
@@ -84,26 +85,28 @@ schedule s():
     stream a:
         on 0: record one
     stream b:
-        on 0: record two
+        on 0:
+            copy data[1] into data[0]
+            record two
     stream c:
-        stream d:
 {waits}
 """)
 
 
-FIRST, SECOND, SEND = "wait one", "wait two", "send data[0] to 1"
+FIRST, SECOND, COPY = "wait one", "wait two", "copy data[0] into data[1]"
 
 
 @pytest.mark.parametrize("order, alike", [
-    ((SECOND, FIRST, SEND), True), ((FIRST, SEND, SECOND), False), ((SECOND, SEND, FIRST), False),
-    ((FIRST, FIRST, SEND), False), ((SEND, SECOND, FIRST), False)])
+    ((SECOND, FIRST, COPY), True), ((FIRST, COPY, SECOND), False), ((SECOND, COPY, FIRST), False),
+    ((FIRST, FIRST, COPY), False), ((COPY, SECOND, FIRST), False)])
 def test_only_the_order_of_waits_without_anything_between_is_free(order, alike):
-    one, other = waiting((FIRST, SECOND, SEND)), waiting(order)
+    one, other = waiting((FIRST, SECOND, COPY)), waiting(order)
     events = [-1 if e == -1 else (one.events[e], one.event_indices[e]) for e in one.event.tolist()]
     chan = [-1 if c == -1 else one.streams[c] for c in one.chan.tolist()]
     names = Renamed([one.streams[k] for k in one.stream], chan, events, [b.name for b in one.buffers])
     assert same(one, names, one)
     assert same(one, names, other) == alike
+    assert (difference(one, other) == ()) == alike
     assert (one.op == Op.WAIT).sum() == 2
 
 
