@@ -26,9 +26,16 @@ def _source(table: OpTable) -> str:
     return source(table)
 
 
+def _torch(table: OpTable) -> str:
+    from schedlang.backends.torch.emit import source
+
+    return source(table)
+
+
 TARGETS: dict[str, tuple[str, Callable[[OpTable], str]]] = {
     "json": ("the op table, for programs of your own", _json),
     "sched": ("source for this size, with loops where it is regular", _source),
+    "torch": ("a Python file that needs only PyTorch", _torch),
 }
 """The forms there are: name -> (what it is, the function that makes its text)."""
 
@@ -43,12 +50,16 @@ def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str
             max_ops: int | None, output: str | None) -> int:
     """Write a schedule in another form.
 
-    FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Nothing is proved here: see `schedlang
-    verify`.
+    FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Only the target torch proves it first; for
+    the others see `schedlang verify`.
 
     The target sched is readable source for one size: loops and formulas where the operations are regular, plain steps
     where they are not. Before it is written it was expanded and compared: it has the same operations as FILE, but for
     the names of streams, connections, events and scratch.
+
+    The target torch is one readable Python file: the steps with their loops, a function that takes tensors and a
+    process group, and what executes them over NCCL or Gloo. `torchrun --nproc-per-node N FILE` compares it with
+    PyTorch's own collective and times both. What is not proved right where connections hold no messages is refused.
 
     A parameter that is not given has its default, or, where it has none, its value in the first case of the `verify`
     line that fits. --ranks has to be given unless `ranks` has a default or is computed from the parameters.
