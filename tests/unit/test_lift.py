@@ -282,7 +282,7 @@ def test_the_name_of_a_file_is_written_as_far_as_it_can_be():
 def test_waits_for_what_nothing_records_stay():
     rows = [{"op": "wait", "rank": 0, "step": k, "event": "e", "index": i} for k, i in enumerate((3, 4, 3))]
     text, again = written(allreduce(rows, 2))
-    assert (again.event == again.event[0]).tolist() == [True, False, True]
+    assert sorted(np.unique(again.event, return_counts=True)[1].tolist()) == [1, 2]
     assert "never" in text
 
 
