@@ -14,6 +14,7 @@ from schedlang.verify.sends import Sends
 from schedlang.verify.timing.order import order
 from schedlang.verify.timing.reach import Reach
 from tests.unit.order_oracle import random_table
+from tests.unit.test_transport import exchanges
 
 BUFFERS = (Buffer("data", 5, role="data"), Buffer("tmp", 4))
 
@@ -75,3 +76,63 @@ def test_what_races(rows, block, dense, sends, monkeypatch):
                             lanes.node[other] <= lanes.node[first])
         seen[bool(due)] += 1
     assert min(seen.values()) > 5 and len(seen) == 2, seen
+
+
+def arrival(table, done):
+    """For each row the node from which on its message can be there; NONE where nothing is known of that."""
+    lanes, partner = done.matching.lanes, done.matching.partner
+    size = Counter(int(lanes.node[row]) for row in range(len(table)) if table.of[row] == NONE)
+    found = []
+    for row in range(len(table)):
+        node = int(lanes.node[row])
+        if Op(table.op[row]) not in (Op.RECV, Op.REDUCE_RECV) or size[node] != 1:
+            found.append(NONE)
+            continue
+        send = int(partner[row])
+        passes_on = table.of[send] != NONE and size[int(lanes.node[send])] == 1 and done.sends.depth != 0
+        found.append(int(lanes.node[send]) + passes_on)
+    return found, size
+
+
+def racing_on_a_transport(table, done, reach):
+    """All pairs of rows that race though messages order what they show."""
+    lanes, partner = done.matching.lanes, done.matching.partner
+    arrives, size = arrival(table, done)
+    taker = {row: int(partner[row]) for row in range(len(table)) if table.op[row] == Op.SEND}
+    taker |= {int(table.of[row]): int(partner[row]) for row in range(len(table)) if table.of[row] != NONE}
+
+    def before(a, b, place):
+        over, begins = [lanes.node[a] + 1], [lanes.node[b]]
+        if place not in touched(table, a)[1] and a in taker and size[int(lanes.node[a])] == 1:
+            over.append(lanes.node[taker[a]] + 1)
+        if place in touched(table, b)[1] and arrives[b] != NONE:
+            begins.append(arrives[b])
+        return any(reach.across(np.array([x]), np.array([y]))[0] for x in over for y in begins)
+
+    due = {pair: {at for at in places if not before(*pair, at) and not before(*pair[::-1], at)}
+           for pair, places in racing(table, done, reach).items()}
+    return {pair: places for pair, places in due.items() if places}
+
+
+def test_what_races_on_a_transport():
+    random, seen = Random(8), Counter()
+    while min(seen[True], seen[False]) < 12:
+        table = exchanges(random)
+        matched = match(table)
+        done = order(table, matched, Sends.on(table.transport))
+        if matched.diagnostics or not done.complete:
+            continue
+        reach, arrives = Reach(table, done), arrival(table, done)[0]
+        assert races._arrival(table, done).tolist() == arrives
+        assert races._stored(table, done).tolist() == [
+            4 * int(done.posted[row]) if at == NONE else
+            max(4 * int(done.posted[row]) + 1, 4 * int(done.done[matched.partner[row]]) + 2
+                if at != done.matching.lanes.node[matched.partner[row]] else
+                4 * int(done.posted[matched.partner[row]]) + 1) for row, at in enumerate(arrives)]
+        due, told = racing_on_a_transport(table, done, reach), races.check(table, done)
+        assert bool(told) == bool(due)
+        names = [b.name for b in table.buffers]
+        for d in told:
+            first, second = sorted((d.witness["first"], d.witness["second"]))
+            assert (names.index(d.witness["buffer"]), d.witness["chunk"]) in due[first, second]
+        seen[bool(due)] += 1
