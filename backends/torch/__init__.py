@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 from schedlang.backend import OnOneRank, Place, Progress
 from schedlang.backends.torch.arena import Arena
@@ -70,14 +73,21 @@ class TorchBackend:
         from schedlang.backends.torch import share
 
         run = Run(table, bound.elements, bound.dtype.name, op, accumulate, repeat)
-        with joined(place, self.device, timedelta(seconds=self.timeout)) as world:
-            try:
-                seconds, mine = share.perform(world, run, inputs[place.rank])
-                return share.slowest(world, seconds), share.gathered(world, run, mine, self.everywhere)
-            except SchedError as failure:
-                if all(d.code in _OF_ALL for d in failure.diagnostics):
-                    raise
-                raise OnOneRank(failure.diagnostics) from failure
+        with joined(place, self.device, timedelta(seconds=self.timeout)) as world, _own_reasons():
+            seconds, mine = share.perform(world, run, inputs[place.rank])
+            return share.slowest(world, seconds), share.gathered(world, run, mine, self.everywhere)
+
+    def on_ranks(self, task: str, arguments: tuple[Any, ...], ranks: int, name: str,
+                 progress: Progress | None = None) -> list[Any]:
+        """What a task (see :class:`~schedlang.backends.torch.job.Job`) returns on the ranks that schedule ``name``
+        needs: on all that this process starts, or on its own in a world that it finds."""
+        place = _place()
+        if place is None:
+            return launch(Job(task, arguments, ranks, self.device, self.timeout), (), _of_first(progress))
+        require_size(place.size, ranks, name)
+        module, _, function = task.partition(":")
+        with joined(place, self.device, timedelta(seconds=self.timeout)) as world, _own_reasons():
+            return [getattr(import_module(module), function)(world, *arguments)]
 
     def _started(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, op: str | None,
                  accumulate: str | None, repeat: int,
@@ -89,16 +99,31 @@ class TorchBackend:
         for rank, here in enumerate(inputs):
             for name, array in given.arrays(rank).items():
                 array[:] = here[name]
-
-        def told(rank: int, part: float) -> None:
-            if rank == 0 and progress is not None:
-                progress(part)
-
         run = Run(table, bound.elements, bound.dtype.name, op, accumulate, repeat)
         job = Job("schedlang.backends.torch.share:in_arena", (run, given, results), table.ranks, self.device,
                   self.timeout)
-        took = launch(job, (given.number, results.number), told)
+        took = launch(job, (given.number, results.number), _of_first(progress))
         return [max(turn) for turn in zip(*took, strict=True)], [results.arrays(r) for r in range(table.ranks)]
+
+
+@contextmanager
+def _own_reasons() -> Iterator[None]:
+    """What a rank raises that others do not see."""
+    try:
+        yield
+    except SchedError as failure:
+        if all(d.code in _OF_ALL for d in failure.diagnostics):
+            raise
+        raise OnOneRank(failure.diagnostics) from failure
+
+
+def _of_first(progress: Progress | None) -> Callable[[int, Any], None]:
+    """Reports the progress of rank 0, as that of all."""
+    def told(rank: int, part: float) -> None:
+        if rank == 0 and progress is not None:
+            progress(part)
+
+    return told
 
 
 def _place() -> Place | None:

@@ -50,7 +50,7 @@ def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[f
     Raises SchedError: SL812 where the ranks do not mean the same, SL813 where one of them is lost.
     """
     table, rank, layout = run.table, world.rank, Layout(run.table, run.elements)
-    given, wanted = _extents(layout, rank, starts(table)[rank]), _extents(layout, rank, ends(table)[rank])
+    given, wanted = extents(layout, rank, starts(table)[rank]), extents(layout, rank, ends(table)[rank])
     buffers = {b.name: torch.zeros(int(layout.count(i)[rank]), dtype=getattr(torch, run.dtype), device=world.device)
                for i, b in enumerate(table.buffers)
                if (b.role != "scratch" or b.name in given or b.name in wanted) and b.only in (None, rank)}
@@ -62,11 +62,11 @@ def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[f
     for turn in range(run.repeat):
         for name, (first, last) in given.items():
             buffers[name][first:last].copy_(as_tensor(inputs[name]))
-        with _together(world, "before an execution"):
+        with together(world, "before an execution"):
             dist.barrier(world.control)
-        begun = _now(world)
+        begun = now(world)
         executor.run(buffers, run.elements, op=run.op, accumulate=run.accumulate)
-        seconds.append(_now(world) - begun)
+        seconds.append(now(world) - begun)
         world.tell((turn + 1) / run.repeat)
     return seconds, {name: as_array(buffers[name][first:last]) for name, (first, last) in wanted.items()}
 
@@ -93,13 +93,13 @@ def gathered(world: World, run: Run, mine: Mapping[str, Array], everywhere: bool
     layout, dtype = Layout(run.table, run.elements), named(run.dtype).numpy
     found = [dict(mine) if rank == world.rank else {} for rank in range(world.size)]
     for rank, here in enumerate(ends(run.table)):
-        for name, (first, last) in _extents(layout, rank, here).items():
+        for name, (first, last) in extents(layout, rank, here).items():
             own = rank == world.rank
             if not everywhere and (rank == 0 or not (own or world.rank == 0)):
                 continue
             array = mine[name] if own else np.empty(last - first, dtype)
             moved = torch.from_numpy(array.view(np.uint8))  # Gloo does not know all dtypes
-            with _together(world, "while results were collected"):
+            with together(world, "while results were collected"):
                 if everywhere:
                     dist.broadcast(moved, rank, world.control)
                 elif own:
@@ -113,14 +113,14 @@ def gathered(world: World, run: Run, mine: Mapping[str, Array], everywhere: bool
 def slowest(world: World, seconds: list[float]) -> list[float]:
     """Of each turn the seconds on the rank that took longest."""
     most = torch.tensor(seconds, dtype=torch.float64)
-    with _together(world, "after the last execution"):
+    with together(world, "after the last execution"):
         dist.all_reduce(most, dist.ReduceOp.MAX, world.control)
     longest: list[float] = most.tolist()
     return longest
 
 
 @contextmanager
-def _together(world: World, when: str) -> Iterator[None]:
+def together(world: World, when: str) -> Iterator[None]:
     """What ranks do together outside of an execution; that fails where one of them is gone or stalls."""
     try:
         yield
@@ -128,7 +128,7 @@ def _together(world: World, when: str) -> Iterator[None]:
         raise SchedError(error("SL813", f"rank {world.rank} misses another {when}: {first_line(cause)}")) from cause
 
 
-def _extents(layout: Layout, rank: int, chunks: Mapping[str, range]) -> dict[str, tuple[int, int]]:
+def extents(layout: Layout, rank: int, chunks: Mapping[str, range]) -> dict[str, tuple[int, int]]:
     """The elements, first and last, of some chunks on a rank."""
     found = {}
     for name, some in chunks.items():
@@ -141,7 +141,8 @@ def _bytes(run: Run, elements: int) -> torch.Tensor:
     return torch.empty(elements * named(run.dtype).numpy.itemsize, dtype=torch.uint8)
 
 
-def _now(world: World) -> float:
+def now(world: World) -> float:
+    """The time, once all that the GPU was to do is done."""
     if world.device.type == "cuda":
         torch.cuda.synchronize(world.device)
     return time.perf_counter()

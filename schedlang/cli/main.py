@@ -22,6 +22,7 @@ EXIT_BUG = 70
 COMMANDS = {
     "verify": "Prove schedules right, or show what is wrong with them.",
     "run": "Execute a schedule on real arrays.",
+    "bench": "Time schedules against what they are to replace.",
     "show": "Draw step by step who holds what.",
     "diff": "Compare two schedules: do they do the same, and what does each cost?",
     "compile": "Write a schedule in another form.",

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,27 +9,22 @@ import click
 from schedlang.cli.common import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
-    EXIT_UNUSABLE,
     bad_option,
-    exit_code,
     load_table,
     named_dtype,
     output_file,
     show,
     value_options,
 )
-from schedlang.diagnostics import Diagnostic, SchedError, error
+from schedlang.cli.executing import in_bytes, progress_bar, said_once, short_time, within_memory
+from schedlang.diagnostics import Diagnostic, error
 from schedlang.loading import split_name
 
 if TYPE_CHECKING:
-    from schedlang.backend import Backend, Place
+    from schedlang.backend import Backend
     from schedlang.ir.table import OpTable
     from schedlang.running.measure import Measurement
     from schedlang.running.reference import Comparison
-
-PATIENCE = 1.0
-"""Seconds after which a run shows a progress bar."""
-
 
 @click.command()
 @click.argument("schedule", metavar="FILE[::NAME]")
@@ -98,7 +89,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     place = runner.place() if isinstance(runner, Distributed) else None
     rank = None if place is None else place.rank
     this = compared = bound = None
-    with _said_once(place), _within_memory():
+    with said_once(place), within_memory():
         table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
         if not rank:
             show(findings, err=True)
@@ -113,7 +104,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
             bound = Bound(dtype, layout)
             mine = rank if rank or not check else None          # who checks needs those of all ranks
             arrays = make.random_inputs(table, layout, dtype, table.collective.op, seed, mine)
-        with _progress_bar() as progress:
+        with progress_bar() as progress:
             taken = measure(table, arrays, runner, accumulate=accumulate, repeat=repeat, progress=progress, bound=bound)
         if rank:
             return EXIT_CLEAN
@@ -143,66 +134,14 @@ def _on(runner: Backend, device: str | None, timeout: float | None) -> Backend:
     return runner
 
 
-@contextmanager
-def _said_once(place: Place | None) -> Iterator[None]:
-    """Of many processes that do the same, one on each machine says what is wrong, and each what only it knows."""
-    from schedlang.backend import OnOneRank
-
-    try:
-        yield
-    except SchedError as failure:
-        if place is None or not place.local or isinstance(failure, OnOneRank):
-            raise
-        raise click.exceptions.Exit(exit_code(failure.diagnostics) or EXIT_UNUSABLE) from None
-
-
-@contextmanager
-def _within_memory() -> Iterator[None]:
-    """Where memory runs out here, it is for arrays."""
-    try:
-        yield
-    except MemoryError:
-        raise SchedError(error("SL802", "arrays of this size on all ranks do not fit into memory",
-                               help="take fewer elements or ranks")) from None
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[float], None] | None]:
-    """A function to report progress to: a bar on the terminal, once a run takes longer than PATIENCE."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    begun, bar, task = time.monotonic(), None, None
-
-    def report(fraction: float) -> None:
-        nonlocal bar, task
-        if bar is None:
-            if time.monotonic() - begun < PATIENCE or fraction >= 1:
-                return
-            from rich.console import Console
-            from rich.progress import Progress
-
-            bar = Progress(console=Console(stderr=True), transient=True)
-            task = bar.add_task("running", total=1.0)
-            bar.start()
-        assert task is not None
-        bar.update(task, completed=fraction)
-
-    try:
-        yield report
-    finally:
-        if bar is not None:
-            bar.stop()
-
-
 def _text(table: OpTable, taken: Measurement, compared: Comparison | None) -> str:
     c = table.collective
     noun = "rank" if table.ranks == 1 else "ranks"
     most = " at most in the input of a rank" if c.name == "alltoallv" else ""
     lines = [f"{table.name}: {c.name}{f'({c.op})' if c.op else ''} on {table.ranks} {noun}, {taken.dtype.name}, "
-             f"{taken.elements:,} {'element' if taken.elements == 1 else 'elements'} ({_bytes(taken.bytes)}){most}"]
+             f"{taken.elements:,} {'element' if taken.elements == 1 else 'elements'} ({in_bytes(taken.bytes)}){most}"]
     best = f"   the shortest of {len(taken.seconds)}" if len(taken.seconds) > 1 else ""
-    lines.append(f"  time    {_seconds(min(taken.seconds))}{best}")
+    lines.append(f"  time    {short_time(min(taken.seconds))}{best}")
     for label, rate in (("algbw", taken.algbw), ("busbw", taken.busbw)):
         lines.append(f"  {label}   " + ("n/a" if rate is None else f"{rate / 1e9:.3g} GB/s"))
     if compared is not None and not compared.compared:
@@ -246,14 +185,3 @@ def _wrong(compared: Comparison) -> Diagnostic:
                           f"{wanted:.9g}{explained}; {compared.wrong:,} of {compared.compared:,} elements are wrong",
                  help="see what `schedlang verify` says of the schedule; if it is right, the back end is not",
                  rank=at.rank, buffer=at.buffer, element=at.start)
-
-
-def _bytes(number: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if number >= size:
-            return f"{number / size:.4g} {unit}"
-    return f"{number} byte{'s' * (number != 1)}"
-
-
-def _seconds(time_: float) -> str:
-    return f"{time_:.3f} s" if time_ >= 1 else f"{time_ * 1e3:.3g} ms" if time_ >= 1e-3 else f"{time_ * 1e6:.3g} us"
