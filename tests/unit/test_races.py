@@ -122,6 +122,9 @@ def test_what_races_on_a_transport():
         done = order(table, matched, Sends.on(table.transport))
         if matched.diagnostics or not done.complete:
             continue
+        for sends in (Sends(0, 0), Sends(1, 1)):    # what is passed on at once is there when it is sent
+            other = order(table, matched, sends)
+            assert races._arrival(table, other).tolist() == arrival(table, other)[0]
         reach, arrives = Reach(table, done), arrival(table, done)[0]
         assert races._arrival(table, done).tolist() == arrives
         assert races._stored(table, done).tolist() == [

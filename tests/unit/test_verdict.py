@@ -73,6 +73,12 @@ def test_models_are_told_of_the_proofs_that_depend_on_them(sends, deadlock, rest
         ("proved", deadlock), ("proved", rest), ("proved", rest))
 
 
+def test_models_of_two_depths_in_words():
+    assert str(Sends(2, 1)) == "buffered=2 for deadlock, buffered=1 for all else"
+    assert str(Sends(0, 3)) == "rendezvous for deadlock, buffered=3 for all else"
+    assert str(Sends(None, 0)) == "unlimited for deadlock, rendezvous for all else"
+
+
 def test_ensures_that_cannot_be_meant_are_a_failed_postcondition():
     verdict = verify(stating([(1, 0, 0)], [[(0, 0, 0), (0, 0, 0)]]))
     assert [d.code for d in verdict.diagnostics] == ["SL205"]
@@ -192,6 +198,15 @@ def test_a_sum_into_what_is_written_only_later():
         "it is written only later: rank 0, step 1: copy data[0] into tmp[0] (line 2)"]
     assert found.help == "let the first value come by `copy` or `send`, and reduce from the second on"
     assert found.witness == {"rows": [0], "place": [0, 0, 0]}
+
+
+def test_of_the_later_writers_the_first_to_come_is_told():
+    """Whichever stands first in the table."""
+    rows = [dict(op="copy", rank=0, step=step, buffer="tmp", chunk=0, from_buffer="data", from_chunk=0)
+            for step in (2, 1)]
+    rows.append(dict(op="copy", rank=0, step=0, buffer="data", chunk=0, from_buffer="tmp", from_chunk=0))
+    found = the(verify(allreduce(rows, 1, scratch=[("tmp", 1)])), "SL403")
+    assert [n.message for n in found.notes] == ["it is written only later: rank 0, step 1: copy data[0] into tmp[0]"]
 
 
 @pytest.mark.parametrize(("steps", "message", "count"), [
