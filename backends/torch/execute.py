@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,9 +14,10 @@ from schedlang.backends.torch.faults import first_line, lost
 from schedlang.backends.torch.lacks import Looks, require_fit
 from schedlang.backends.torch.operators import combiner, divide, dtype_of, torch_dtype
 from schedlang.backends.torch.plan import plan
-from schedlang.backends.torch.program import Program, alias, pointers
+from schedlang.backends.torch.program import Program, alias
 from schedlang.backends.torch.tasks import STAGING
-from schedlang.backends.torch.wire import Wire
+from schedlang.backends.torch.together import plan_together
+from schedlang.backends.torch.wire import NcclWire, Wire
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
@@ -25,22 +26,35 @@ from schedlang.running.dtypes import Dtype, accumulator
 SIZES_KEPT = 32
 """For how many sizes an executor remembers what to do."""
 
-PROGRAMS_KEPT = 32
+CALLS_KEPT = 32
 """For how many calls that differ in size, dtype, operator or place in memory."""
+
+
+class _Call(NamedTuple):
+    """What a call does: copies ``before`` (to, from), the program, parts of the result ``divided`` by a number, copies
+    ``after``. ``lasting``: it may be done again as long as the tensors lie where they do."""
+
+    program: Program
+    held: Dtype
+    lasting: bool
+    before: list[tuple[torch.Tensor, torch.Tensor]]
+    divided: list[tuple[torch.Tensor, int]]
+    after: list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class Executor:
     """Executes the part of ``rank`` in a table, again and again, over a wire. Not for several threads at once.
 
-    ``timeout``: how long to wait for a message; None: as long as the process group does.
+    ``timeout``: how long to wait for a message; None: as long as the process group does (which over NCCL it always
+    does).
     """
 
     def __init__(self, table: OpTable, rank: int, wire: Wire, *, timeout: timedelta | None = None) -> None:
         self.table, self.rank, self.wire, self.timeout = table, rank, wire, timeout
-        self.plan = plan(table, rank)
+        self.plan = plan_together(table, rank) if isinstance(wire, NcclWire) else plan(table, rank)
         self.barrier = COLLECTIVES[table.collective.name].family == "barrier"
         self._bounds: OrderedDict[int | None, Bound] = OrderedDict()
-        self._programs: OrderedDict[tuple[Any, ...], Program] = OrderedDict()
+        self._calls: OrderedDict[tuple[Any, ...], _Call] = OrderedDict()
         self._own: dict[tuple[Any, ...], torch.Tensor] = {}
 
     def bound(self, elements: int | None) -> Bound:
@@ -65,28 +79,55 @@ class Executor:
         where a tensor is not as described here, SL813 where a rank is lost; the process group is of no use then.
         """
         bound = self.bound(elements)
+        looks = [(name, Looks.of(tensor), tensor.data_ptr()) for name, tensor in buffers.items()]
+        key = (id(bound), op, accumulate, *looks)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._call(bound, buffers, op or self.table.operator, accumulate)
+            if call.lasting:
+                self._calls[key] = call
+                if len(self._calls) > CALLS_KEPT:
+                    self._calls.popitem(last=False)
+        with torch.no_grad():
+            for to, what in call.before:
+                to.copy_(what)
+            self._do(call.program)
+            for part, divisor in call.divided:
+                divide(part, divisor, call.held)
+            for to, what in call.after:
+                to.copy_(what)
+
+    def _call(self, bound: Bound, buffers: Mapping[str, torch.Tensor], op: str | None, accumulate: str | None) -> _Call:
+        """What is done in a call with these tensors, or with others of which the same is true."""
         given = {} if self.barrier else self._given(buffers, bound)
         first = next(iter(given.values()), _NOTHING)
-        dtype, device = dtype_of(first), first.device
+        dtype = dtype_of(first)
         held = accumulator(accumulate, dtype)
-        op = op or self.table.operator
-        memory = self._memory(bound, given, torch.uint8 if self.barrier else torch_dtype(held), device)
-        program = self._program(bound, memory, held, op, device)
-        with torch.no_grad():
-            for b, tensor in given.items():
-                if memory[b] is not tensor:
-                    memory[b].copy_(tensor)
-            self._do(program)
-            if op is not None and REDUCE_OPS[op].divides:
-                for (b, start, stop), divisor in bound.results:
-                    if divisor > 1 and stop > start:
-                        divide(memory[b][start:stop], divisor, held)
-            for (b, start, stop), _ in bound.results:
-                if b in given and memory[b] is not given[b]:
-                    given[b][start:stop].copy_(memory[b][start:stop])
+        if isinstance(self.wire, NcclWire):
+            if not given and torch.cuda.is_available():     # a barrier: its tokens must be where NCCL can send them
+                first = torch.empty(0, device=torch.cuda.current_device())
+            self.wire.begin(first)
+        combine = combiner(op, held, first.device) if op is not None and not self.barrier else None
+        memory = self._memory(bound, given, torch.uint8 if self.barrier else torch_dtype(held), first)
+        lasting = first.device.type == "cpu" and not isinstance(self.wire, NcclWire)
+        if lasting:                     # the caller's memory must not live on because it is remembered here
+            there = {b for b in given if memory[b] is given[b]}
+            given = {b: alias(tensor) for b, tensor in given.items()}
+            memory = {b: given[b] if b in there else alias(tensor) for b, tensor in memory.items()}
+        parts = [(b, start, stop, divisor) for (b, start, stop), divisor in bound.results if stop > start]
+        divides = op is not None and REDUCE_OPS[op].divides
+        return _Call(
+            Program(bound, memory, combine), held, lasting,
+            [(memory[b], tensor) for b, tensor in given.items() if memory[b] is not tensor],
+            [(memory[b][start:stop], divisor) for b, start, stop, divisor in parts if divides and divisor > 1],
+            [(given[b][start:stop], memory[b][start:stop]) for b, start, stop, _ in parts
+             if b in given and memory[b] is not given[b]])
 
     def _do(self, program: Program) -> None:
         """Raises SchedError (SL813) where a message does not come or is not taken."""
+        if isinstance(self.wire, NcclWire):
+            program.run_together(self.wire)
+            return
         watch = self.wire.watch
         if watch is not None:
             watch.begin(program)
@@ -117,41 +158,27 @@ class Executor:
         return found
 
     def _memory(self, bound: Bound, given: Mapping[int, torch.Tensor], dtype: torch.dtype,
-                device: torch.device) -> dict[int, torch.Tensor]:
-        """Where each buffer is during a call: in the caller's tensor, or in memory of the executor's own."""
-        memory = {STAGING: self._room(STAGING, bound.staging, dtype, device)}
+                like: torch.Tensor) -> dict[int, torch.Tensor]:
+        """Where each buffer is during a call: in the caller's tensor, or in memory of the executor's own, on the
+        device of ``like``."""
+        memory = {STAGING: self._room(STAGING, bound.staging, dtype, like)}
         results = {share.span.buffer for share in bound.results}
         for b, buffer in enumerate(self.table.buffers):
             tensor = given.get(b)
             spoilt = buffer.role == "input" and b in bound.written and b not in results
             if tensor is None or tensor.dtype != dtype or spoilt:
-                tensor = self._room(b, bound.sizes[b], dtype, device)
+                tensor = self._room(b, bound.sizes[b], dtype, like)
             memory[b] = tensor
         return memory
 
-    def _room(self, what: int, elements: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    def _room(self, what: int, elements: int, dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
         """Memory of the executor's own, the same at each call."""
-        key = (what, dtype, device)
+        key = (what, dtype, like.device)
         known = self._own.get(key)
         if known is None or known.numel() < elements:
-            known = self._own[key] = torch.zeros(elements, dtype=dtype, device=device)
-            self._programs.clear()              # some may lie where the old memory was
+            known = self._own[key] = like.new_zeros(elements, dtype=dtype)
+            self._calls.clear()                 # some may lie where the old memory was
         return known[:elements]
-
-    def _program(self, bound: Bound, memory: Mapping[int, torch.Tensor], held: Dtype, op: str | None,
-                 device: torch.device) -> Program:
-        combine = combiner(op, held, device) if op is not None and not self.barrier else None
-        if device.type != "cpu":
-            return Program(bound, memory, combine)
-        key = (id(bound), held, op, pointers(list(memory.values())))
-        found = self._programs.get(key)
-        if found is None:
-            # The caller's memory must not live on because it is remembered here.
-            found = Program(bound, {b: alias(tensor) for b, tensor in memory.items()}, combine)
-            self._programs[key] = found
-            if len(self._programs) > PROGRAMS_KEPT:
-                self._programs.popitem(last=False)
-        return found
 
 
 _NOTHING = torch.empty(0)

@@ -53,16 +53,19 @@ def plan(table: OpTable, rank: int, *, ahead: int = AHEAD) -> Plan:
     """The plan of one rank. Raises SchedError where the table cannot be executed to its end."""
     known = _plans(table)
     if (rank, ahead) not in known:
-        known[rank, ahead] = _Walk(table, rank, execution(table)).plan(ahead)
+        known[rank, ahead] = Walk(table, rank, execution(table)).plan(ahead)
     return known[rank, ahead]
 
 
 Moment = tuple[int, int, int]
 """Where something stands in the common list: level, turn within it, row."""
 
+BEGIN, PASS, END = 0, 2, 4
+"""The turns of a level: steps are posted, fused sends pass on, what is done writes."""
+
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """One row of this rank. ``target``: what it writes. ``source``: what a plain send, a copy or a reduction reads, of
     a reduce_recv the local operand. ``taken``: of a send, when its receive is posted."""
 
@@ -81,10 +84,10 @@ class _Row:
 
     @property
     def end(self) -> Moment:
-        return self.done, 2, self.row
+        return self.done, END, self.row
 
 
-def _rows(table: OpTable, rank: int, shared: Execution) -> Iterator[_Row]:
+def _rows(table: OpTable, rank: int, shared: Execution) -> Iterator[Row]:
     mine = np.flatnonzero((table.rank == rank) & (table.op < Op.RECORD))
     partner = np.where(shared.partner[mine] == NONE, mine, shared.partner[mine])
     columns = (mine, table.op[mine], shared.posted[mine], shared.ready[mine], shared.done[mine], table.count[mine],
@@ -96,7 +99,7 @@ def _rows(table: OpTable, rank: int, shared: Execution) -> Iterator[_Row]:
         source = Place(from_buffer, from_chunk, count) if from_buffer != NONE else None
         if op == Op.SEND and of == NONE:
             source = Place(buffer, chunk, count)
-        yield _Row(row, op, posted, ready, done, count, target, source, peer, tag, of, (taken, 0, other))
+        yield Row(row, op, posted, ready, done, count, target, source, peer, tag, of, (taken, BEGIN, other))
 
 
 @dataclass(frozen=True, order=True)
@@ -109,14 +112,14 @@ class _Access:
     writes: bool
 
 
-class _Walk:
+class Walk:
     """Goes through the events of one rank and makes tasks of them."""
 
     def __init__(self, table: OpTable, rank: int, shared: Execution) -> None:
         self.rank, self.shared = rank, shared
         self.rows = {x.row: x for x in _rows(table, rank, shared)}
         self.tasks = Tasks()
-        self.passed: dict[int, _Row] = {}       # per receive: the fused send that passes it on first
+        self.passed: dict[int, Row] = {}       # per receive: the fused send that passes it on first
         self.accesses: dict[tuple[int, int], list[_Access]] = {}
         self.longest = 0
         for x in self.rows.values():
@@ -136,24 +139,32 @@ class _Walk:
         self.sent: dict[int, int] = {}          # per send from a slot: its message
 
     def plan(self, ahead: int) -> Plan:
-        events: list[tuple[Moment, Callable[[_Row], None]]] = []
-        for x in self.rows.values():
-            fused = x.op == Op.SEND and x.of != NONE
-            events.append(((x.ready, 1, x.row), self._pass_on) if fused else ((x.posted, 0, x.row), self._begin))
-            events.append((x.end, self._end))
-        for moment, do in sorted(events, key=lambda event: event[0]):
+        for moment, do in sorted(self.events(), key=lambda event: event[0]):
             do(self.rows[moment[2]])
         self.tasks.finish()
-        instructions, slots = settled(listed(self.tasks, ahead), self.tasks.slots)
+        instructions, slots = settled(self.listed(ahead), self.tasks.slots)
         written = frozenset(x.target.buffer for x in instructions if x.target is not None)
         messages = sum(x.kind in (Kind.POST_RECV, Kind.POST_SEND) for x in instructions)
         return Plan(self.rank, tuple(instructions), tuple(slots), messages, written - {STAGING}, self.shared)
 
-    def _begin(self, x: _Row) -> None:
+    def events(self) -> Iterator[tuple[Moment, Callable[[Row], None]]]:
+        """What happens when to which row."""
+        for x in self.rows.values():
+            if x.op == Op.SEND and x.of != NONE:
+                yield (x.ready, PASS, x.row), self._pass_on
+            else:
+                yield (x.posted, BEGIN, x.row), self._begin
+            yield x.end, self._end
+
+    def listed(self, ahead: int) -> list[Instruction]:
+        """The instructions of the tasks in the best order."""
+        return listed(self.tasks, ahead)
+
+    def _begin(self, x: Row) -> None:
         """A step is posted: sends go, receives are ready to take, what is read is read."""
         if x.op == Op.SEND:
             assert x.source is not None
-            self._send(x, self._unchanged(x, x.source, x.taken))
+            self.send(x, self._unchanged(x, x.source, x.taken))
             return
         if x.source is not None and x.source != x.target:
             self.sources[x.row] = self._unchanged(x, x.source, x.end)
@@ -163,13 +174,13 @@ class _Walk:
         if x.op == Op.REDUCE_RECV and fused is not None:
             assert x.source is not None
             kept = self.sources.get(x.row)
-            self.operands[x.row] = kept or self._unchanged(x, x.source, (fused.ready, 1, fused.row))
+            self.operands[x.row] = kept or self._unchanged(x, x.source, (fused.ready, PASS, fused.row))
         apart = x.source is None or x.target is None or not x.source.overlaps(x.target)
         here = x.target if x.target is not None and apart and self._alone(x) else self.tasks.slot(x.count)
         self.landings[x.row] = here
-        self.tasks.receive(x.row, here, x.peer, x.tag)
+        self.receive(x, here)
 
-    def _pass_on(self, x: _Row) -> None:
+    def _pass_on(self, x: Row) -> None:
         """A fused send goes: with what its receive yields."""
         receive, what = self.rows[x.of], self.landings[x.of]
         if receive.op == Op.REDUCE_RECV:
@@ -180,11 +191,11 @@ class _Walk:
                 self.tasks.reduce(x.of, into, self.operands[x.of], what)
                 self.results[x.of] = into
             what = self.results[x.of]
-        if what.buffer != STAGING and self._changes(x, what, (x.ready, 1, x.row), x.taken, besides=x.of):
+        if what.buffer != STAGING and self._changes(x, what, (x.ready, PASS, x.row), x.taken, besides=x.of):
             what = self._copied(x, what)
-        self._send(x, what)
+        self.send(x, what)
 
-    def _end(self, x: _Row) -> None:
+    def _end(self, x: Row) -> None:
         """A row is done: its result lands."""
         if x.row in self.sent and x.taken < x.end:
             self.tasks.wait(self.sent[x.row])       # its slot is free again
@@ -201,24 +212,29 @@ class _Walk:
         else:
             self.tasks.reduce(x.row, x.target, x.target, self.sources.get(x.row, x.target))
 
-    def _send(self, x: _Row, source: Place) -> None:
+    def receive(self, x: Row, landing: Place) -> None:
+        """Post a receive."""
+        self.tasks.receive(x.row, landing, x.peer, x.tag)
+
+    def send(self, x: Row, source: Place) -> None:
+        """Post a send."""
         message = self.tasks.send(x.row, source, x.peer, x.tag)
         if source.buffer == STAGING:
             self.sent[x.row] = message
 
-    def _unchanged(self, x: _Row, place: Place, until: Moment) -> Place:
+    def _unchanged(self, x: Row, place: Place, until: Moment) -> Place:
         """Where what ``x`` reads at its post can still be read at ``until``: there, or in a copy made now."""
         torn = x.target is not None and x.target != place and x.target.overlaps(place)
-        if torn or self._changes(x, place, (x.posted, 0, NONE), until):
+        if torn or self._changes(x, place, (x.posted, BEGIN, NONE), until):
             return self._copied(x, place)
         return place
 
-    def _copied(self, x: _Row, place: Place) -> Place:
+    def _copied(self, x: Row, place: Place) -> Place:
         slot = self.tasks.slot(x.count)
         self.tasks.copy(x.row, slot, place)
         return slot
 
-    def _changes(self, x: _Row, place: Place, since: Moment, until: Moment, besides: int = NONE) -> bool:
+    def _changes(self, x: Row, place: Place, since: Moment, until: Moment, besides: int = NONE) -> bool:
         """Whether other rows (than ``besides``) may write to a place between two moments."""
         return any(other.writes and other.row != besides and self._starts(other.row) <= until
                    and since <= self.rows[other.row].end
@@ -227,9 +243,9 @@ class _Walk:
     def _starts(self, row: int) -> Moment:
         """When a row begins to write."""
         x = self.rows[row]
-        return (x.posted, 0, row) if x.peer != NONE and self._alone(x) else x.end
+        return (x.posted, BEGIN, row) if x.peer != NONE and self._alone(x) else x.end
 
-    def _alone(self, x: _Row) -> bool:
+    def _alone(self, x: Row) -> bool:
         """Whether no other row has to do with the target of ``x`` between its post and its end."""
         assert x.target is not None
         return not any(self._others(x.row, x.target, x.posted, x.done))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from schedlang.backends.torch.bound import Bound, Span
 from schedlang.backends.torch.faults import Wait
 from schedlang.backends.torch.operators import Combine
 from schedlang.backends.torch.tasks import Kind
-from schedlang.backends.torch.wire import Wire, Work
+from schedlang.backends.torch.wire import Message, NcclWire, Wire, Work
 from schedlang.ir.table import NONE
 
 _Step = tuple[Kind, int, Any, Any, Any]
@@ -24,6 +24,21 @@ class Program:
     def __init__(self, bound: Bound, memory: Mapping[int, torch.Tensor], combine: Combine | None) -> None:
         self.bound, self.at = bound, 0
         self._steps = list(_on(bound, memory, combine))
+
+    def run_together(self, wire: NcclWire) -> None:
+        """Do it once: posts that stand side by side in one batch each. Of a plan of :mod:`.together`."""
+        batch: list[Message] = []
+        for kind, _, a, b, c in self._steps:
+            if kind in (Kind.POST_RECV, Kind.POST_SEND):
+                batch.append((kind == Kind.POST_SEND, a, b))
+                continue
+            if batch:
+                wire.exchange(batch)            # the current stream waits, so that the waits behind it are nothing
+                batch = []
+            if kind == Kind.REDUCE:
+                a(b, c[0], c[1])
+            elif kind == Kind.COPY:
+                a.copy_(b)
 
     def run(self, wire: Wire, wait: Callable[[Work], object]) -> None:
         """Do it once. Raises what ``wait`` raises."""
@@ -78,7 +93,3 @@ def alias(tensor: torch.Tensor) -> torch.Tensor:
     array = (ctypes.c_byte * size).from_address(tensor.data_ptr())
     return torch.frombuffer(array, dtype=tensor.dtype)
 
-
-def pointers(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """Where tensors lie."""
-    return tuple(tensor.data_ptr() for tensor in tensors)

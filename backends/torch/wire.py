@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,10 @@ from schedlang.backends.torch.faults import Watch, store_of
 
 FIRST_TAG = 1 << 24
 """Tags of messages start here, above those that people use."""
+
+
+Message = tuple[bool, torch.Tensor, int]
+"""Whether it is sent, what is sent or where it lands, the other rank."""
 
 
 class Work(Protocol):
@@ -56,6 +61,45 @@ class GlooWire:
         return work
 
 
+class NcclWire:
+    """Batches of messages between the ranks of a group, one after another, without tags.
+
+    ``through``: torch.distributed, or what stands in for it. The communicator is set up at the first batch, for which
+    every rank must come: so the first thing that goes over it is a sum, in which all take part.
+    """
+
+    def __init__(self, group: Any, through: Any = dist) -> None:
+        self.rank, self.size = through.get_rank(group), through.get_world_size(group)
+        self.watch: Watch | None = None         # the host does not wait, NCCL's own watch does
+        self._through, self._group = through, group
+        self._peers = [through.get_global_rank(group, peer) for peer in range(self.size)]
+        self._begun = False
+
+    def begin(self, like: torch.Tensor) -> None:
+        """Before the first batch of a call; ``like``: a tensor on the device."""
+        if not self._begun:
+            self._through.all_reduce(like.new_zeros(1, dtype=torch.int32), group=self._group)
+            self._begun = True
+
+    def exchange(self, messages: Sequence[Message]) -> None:
+        """One batch; the current stream waits for its end."""
+        through = self._through
+        operations = [through.P2POp(through.isend if sends else through.irecv, data, self._peers[peer], self._group)
+                      for sends, data, peer in messages]
+        for work in through.batch_isend_irecv(operations):
+            work.wait()
+
+    def send(self, data: torch.Tensor, peer: int, tag: int) -> Work:
+        """A batch of its own; what this rank posts next waits for its end."""
+        work: Work = self._through.isend(data, self._peers[peer], self._group)
+        return work
+
+    def receive(self, data: torch.Tensor, peer: int, tag: int) -> Work:
+        """A batch of its own; what this rank posts next waits for its end."""
+        work: Work = self._through.irecv(data, self._peers[peer], self._group)
+        return work
+
+
 def wire_of(group: dist.ProcessGroup) -> Wire:
     """The wire over a process group; ranks are those of the group, 0 to size - 1."""
-    return GlooWire(group)
+    return NcclWire(group) if "nccl" in dist.get_backend_config(group) else GlooWire(group)
