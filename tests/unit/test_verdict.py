@@ -3,11 +3,13 @@
 from dataclasses import replace
 from importlib import import_module
 
+import numpy as np
 import pytest
 
 from schedlang.diagnostics import Severity
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective, Transport
+from schedlang.source import Place
 from schedlang.verify import room, verify
 from schedlang.verify.sends import Sends
 from tests.tables import allreduce, ring
@@ -32,6 +34,35 @@ def test_without_memory_enough_nothing_is_judged(monkeypatch):
     monkeypatch.setattr(room, "MANY_ROWS", 1)
     monkeypatch.setattr(room, "available", lambda: 1)
     assert proofs(verify(ring(2))) == {"form": ("failed", ""), **left_open("there is not memory enough", *NAMES[1:])}
+
+
+@pytest.mark.parametrize("carried", [0, 24])
+def test_how_much_memory_is_asked_for(carried, monkeypatch):
+    """For 24 rows and 9 places, and for the 24 chunks of them that go over a transport."""
+    table = ring(3).with_columns(transport=Transport("wire", 1) if carried else None, location=Place("x.sched", 7))
+    needed, most = 24 * room.ROW + 9 * room.LOCATION + carried * room.PIECE, 24
+    for least, there, enough in ((most, needed, True), (most + 1, needed - 1, True), (most, None, True),
+                                 (most, needed - 1, False)):
+        monkeypatch.setattr(room, "MANY_ROWS", least)
+        monkeypatch.setattr(room, "available", lambda there=there: there)
+        monkeypatch.setattr(room, "gigabytes", "{:,} bytes".format)
+        assert (room.check(table) == []) is enough
+    (found,) = room.check(table)
+    assert (found.code, found.location) == ("SL208", Place("x.sched", 7))
+    assert found.message == (f"to verify 24 operations on 9 chunks takes more than {needed:,} bytes of memory; "
+                             f"{needed - 1:,} bytes are available")
+    assert found.help == "verify a smaller world, take fewer chunks, or a machine with more memory"
+
+
+@pytest.mark.parametrize(("places", "chunks"), [(30, 24), (9, 48)])
+def test_memory_is_asked_for_places_and_chunks_too(places, chunks, monkeypatch):
+    """What there are most of decides whether it is asked for at all."""
+    table = ring(3).with_columns(count=np.full(24, chunks // 24, np.int32), transport=Transport("wire", 1),
+                                 buffers=(Buffer("data", places // 3, role="data"),))
+    monkeypatch.setattr(room, "available", lambda: 1)
+    for least, asked in ((max(places, chunks), True), (max(places, chunks) + 1, False)):
+        monkeypatch.setattr(room, "MANY_ROWS", least)
+        assert bool(room.check(table)) is asked
 
 
 def circle(*, alone):
