@@ -266,18 +266,21 @@ class World:
                 if self.hung is not None:
                     raise Hang(self.hung)
                 if self._step():
+                    continue
+                if any(done() for done in self.waiting):
                     self.changed.notify_all()
-                elif len(self.waiting) == self.alive and not any(done() for done in self.waiting):
+                elif len(self.waiting) == self.alive:
                     self.hung = self._told(why)
                     self.changed.notify_all()
-                else:
-                    self.changed.wait()
+                    continue
+                self.changed.wait()
         finally:
             self.waiting.remove(over)
+            self.changed.notify_all()       # another one lets things happen now
 
     def _hurry(self) -> None:
         while self.random.random() < self.haste and self._step():
-            self.changed.notify_all()
+            pass
 
     # What happens
 

@@ -174,7 +174,7 @@ class Links:
         self.cuda: dict[int, Any] = {}
 
 
-LINKS: weakref.WeakKeyDictionary[Any, Links] = weakref.WeakKeyDictionary()
+LINKS: weakref.WeakKeyDictionary[Any, dict[str, Links]] = weakref.WeakKeyDictionary()  # by group and kind of device
 
 
 class Sent:
@@ -200,9 +200,10 @@ class Call:
     def __init__(self, group: Any, op: str | None, tensors: dict[str, Any], starts: dict[str, list[int]],
                  device: torch.device) -> None:
         group = dist.group.WORLD if group is None else group
-        if group not in LINKS:
-            LINKS[group] = Links(group, device)
-        self.links = LINKS[group]
+        known = LINKS.setdefault(group, {})
+        if device.type not in known:
+            known[device.type] = Links(group, device)
+        self.links = known[device.type]
         self.groups = dict(zip(GROUPS, [group, *self.links.more], strict=True))
         self.op, self.starts = op, starts
         self.like = next(tensor for tensor in tensors.values() if tensor is not None)
@@ -373,8 +374,10 @@ class Call:
         if not self.like.is_cuda:
             yield
             return
-        more = self.links.cuda
-        more[0] = now = torch.cuda.current_stream(self.like.device)
+        more, now = self.links.cuda, torch.cuda.current_stream(self.like.device)
+        if more.get(0, now) != now:
+            now.wait_stream(more[0])  # the call before, which had the same memory, was made on another stream
+        more[0] = now
         for number in range(1, len(STREAMS)):
             if number not in more:
                 more[number] = torch.cuda.Stream(self.like.device)
