@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from schedlang.backends.torch.header import EMPTY, SIZE, Header, disagreement, merged, require_equal_counts
-from schedlang.backends.torch.wire import Wire
+from schedlang.backends.torch.wire import NcclWire, Wire
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array
 
@@ -41,14 +41,21 @@ class Handshake:
         rank, size = self.wire.rank, self.wire.size
         mine = header.pack(rank)
         known, other = mine, EMPTY             # of the lowest rank known, and of the lowest that differs from it
-        # All receives stand ready before anything is sent: a rank that is late delays no one twice.
-        gets = [self.wire.receive(got, (rank - d) % size, HEADER_TAG)
-                for d, got in zip(self._distances, self._got, strict=True)]
+        exchange = self.wire.exchange if isinstance(self.wire, NcclWire) else None
+        if isinstance(self.wire, NcclWire):
+            self.wire.begin(torch.empty(0, device=self.device))
+        # Of messages that are no batches all receives stand ready before anything is sent: who is late delays once.
+        gets = [] if exchange else [self.wire.receive(got, (rank - d) % size, HEADER_TAG)
+                                    for d, got in zip(self._distances, self._got, strict=True)]
         puts = []
-        for d, sent, got, get in zip(self._distances, self._sent, self._got, gets, strict=True):
+        for k, (d, sent, got) in enumerate(zip(self._distances, self._sent, self._got, strict=True)):
+            before, after = (rank - d) % size, (rank + d) % size
             sent.copy_(torch.frombuffer(bytearray(known + other), dtype=torch.uint8))
-            puts.append((self.wire.send(sent, (rank + d) % size, HEADER_TAG), (rank + d) % size))
-            self._wait(get, (rank - d) % size, header)
+            if exchange:
+                exchange([(True, sent, after), (False, got, before)])
+            else:
+                puts.append((self.wire.send(sent, after, HEADER_TAG), after))
+                self._wait(gets[k], before, header)
             data = got.cpu().numpy().tobytes()
             known, other = merged(known, other, data[:SIZE], data[SIZE:])
         for put, peer in puts:
@@ -62,16 +69,20 @@ class Handshake:
         Raises SchedError (SL812) on all ranks where two of them differ about what one sends to the other.
         """
         rank, size = self.wire.rank, self.wire.size
+        exchange = self.wire.exchange if isinstance(self.wire, NcclWire) else None
         rows = torch.zeros((size, 2 * size), dtype=torch.int64, device=self.device)     # row i: of rank - i
         rows[0] = torch.tensor([*sends, *receives])
         have = 1
         while have < size:
             more = min(have, size - have)
             before, after = (rank - have) % size, (rank + have) % size
-            get = self.wire.receive(rows[have : have + more].view(-1), before, COUNTS_TAG)
-            put = self.wire.send(rows[:more].view(-1), after, COUNTS_TAG)
-            self._wait(get, before, header)
-            self._wait(put, after, header)
+            into, out = rows[have : have + more].view(-1), rows[:more].view(-1)
+            if exchange:
+                exchange([(True, out, after), (False, into, before)])
+            else:
+                get, put = self.wire.receive(into, before, COUNTS_TAG), self.wire.send(out, after, COUNTS_TAG)
+                self._wait(get, before, header)
+                self._wait(put, after, header)
             have += more
         known = rows.cpu().numpy()[(rank - np.arange(size)) % size]
         sent = np.ascontiguousarray(known[:, :size])

@@ -4,6 +4,8 @@
 
     sched.all_reduce(tensor, schedule="schedlang:allreduce/ring.sched")
 
+Importing this registers the backend "schedlang" of torch.distributed, whose collectives all go by schedules.
+
 Needs torch; tested with 2.13.0. :mod:`schedlang.torch.collectives` says what the arguments mean.
 """
 
@@ -21,9 +23,15 @@ from schedlang.torch.collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from schedlang.torch.ddp import ddp_hook
+from schedlang.torch.group import Group, register
 from schedlang.torch.lane import Work
+from schedlang.torch.select import Options, Rule
+
+register()
 
 __all__ = [
-    "Work", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_to_all_single", "barrier", "broadcast",
-    "functional", "gather", "reduce", "reduce_scatter_single", "reduce_scatter_tensor", "scatter",
+    "Group", "Options", "Rule", "Work", "all_gather_into_tensor", "all_gather_single", "all_reduce",
+    "all_to_all_single", "barrier", "broadcast", "ddp_hook", "functional", "gather", "reduce", "reduce_scatter_single",
+    "reduce_scatter_tensor", "scatter",
 ]

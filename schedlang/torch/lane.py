@@ -22,19 +22,20 @@ IDLE = 5.0
 class Work(dist.Work):      # type: ignore[misc]      # torch is Any to mypy
     """What an asynchronous call returns: see ``torch.distributed.Work``."""
 
-    def __init__(self, what: str, results: list[torch.Tensor], lane: Lane) -> None:
+    def __init__(self, what: str, results: list[torch.Tensor], lane: Lane | None = None) -> None:
         super().__init__()
         self._what = what
-        self._results = results
-        self._lane = ref(lane)
+        self.results = results
+        self._lane = ref(lane) if lane is not None else None
         self._over = threading.Event()
         self._raised: BaseException | None = None
+        self._promise: Any = None
         self._future: Any = None
         self._mutex = threading.Lock()
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Until the call is done. Raises what went wrong in it; RuntimeError where ``timeout`` is over before."""
-        lane = self._lane()
+        lane = self._lane() if self._lane is not None else None
         if lane is not None:
             lane.help(self)
         if not self._over.wait(timeout.total_seconds() if timeout else None):
@@ -62,31 +63,32 @@ class Work(dist.Work):      # type: ignore[misc]      # torch is Any to mypy
 
     def result(self) -> list[torch.Tensor]:
         """The tensors that hold the results."""
-        return self._results
+        return self.results
 
     def get_future(self) -> Any:
         """A ``torch.futures.Future`` with the list of tensors that hold the results."""
         with self._mutex:
             if self._future is None:
-                self._future = torch.futures.Future()
+                self._promise = torch.futures.Future()
+                # An error that is raised in a callback is one for those who wait in C++, too, such as DDP.
+                self._future = self._promise.then(lambda _: self._value())
                 if self._over.is_set():
-                    self._fulfil()
+                    self._promise.set_result(None)
         return self._future
 
-    def finish(self, raised: BaseException | None) -> None:
+    def finish(self, raised: BaseException | None = None) -> None:
         """It is over."""
         with self._mutex:
             self._raised = raised
             self._over.set()
-            waiting = self._future is not None
-        if waiting:                         # outside of the lock: callbacks run here, and may ask for the future again
-            self._fulfil()
+            promise = self._promise
+        if promise is not None:             # outside of the lock: callbacks run here, and may ask for the future again
+            promise.set_result(None)
 
-    def _fulfil(self) -> None:
-        if self._raised is None:
-            self._future.set_result(self._results)
-        else:
-            self._future.set_exception(self._raised)
+    def _value(self) -> list[torch.Tensor]:
+        if self._raised is not None:
+            raise self._raised
+        return self.results
 
 
 class Lane:

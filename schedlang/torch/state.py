@@ -6,16 +6,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, proxy
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch.autograd import profiler
+from torch.distributed import distributed_c10d as c10d
 
 from schedlang.backends.torch.bound import Bound, bind
 from schedlang.backends.torch.execute import SIZES_KEPT, Executor
 from schedlang.backends.torch.handshake import Handshake
 from schedlang.backends.torch.header import Header
-from schedlang.backends.torch.wire import Wire, wire_of
+from schedlang.backends.torch.wire import NcclWire, Wire, wire_of
 from schedlang.diagnostics import SchedError, error
 from schedlang.fitting import Chosen, Given, choose, with_counts
 from schedlang.ir.layout import Layout
@@ -76,9 +78,9 @@ class State:
 
     def __init__(self, group: Any) -> None:
         self.rank, self.size = group.rank(), group.size()
-        self.wire = wire_of(proxy(group))       # not the group itself, which would then live as long as the state
+        self.wire = NcclWire(group) if getattr(group, "carrier", "") == "nccl" else wire_of(group)
         self.lane = Lane()
-        self.handshake = Handshake(self.wire)
+        self.handshake = Handshake(self.wire, device="cuda" if isinstance(self.wire, NcclWire) else "cpu")
         self.calls = 0
         self._files: dict[Any, Entry] = {}
         self._reading: OrderedDict[Any, Entry] = OrderedDict()      # by the counts that they look at, too
@@ -96,10 +98,27 @@ class State:
             if after is not None:
                 after()
 
+        label = self._label(entry, request) if profiler._is_profiler_enabled else None
         if async_op:
-            return self.lane.issue(job, request.title, results)
-        self.lane.run(job)
+            if label is None:
+                return self.lane.issue(job, request.title, results)
+            with profiler.record_function(label) as span:
+                work = self.lane.issue(job, request.title, results)
+                span._call_end_callbacks_on_future(work.get_future())
+                return work
+        if label is None:
+            self.lane.run(job)
+            return None
+        with profiler.record_function(label):
+            self.lane.run(job)
         return None
+
+    def _label(self, entry: Entry, request: Request) -> str:
+        """What the profiler shows: the call, its schedule and its size."""
+        elements = sum(request.sends or []) if request.elements is None else request.elements
+        dtype = str(request.dtype).removeprefix("torch.")
+        return (f"schedlang::{request.title} {entry.chosen.title} {elements} {dtype} "
+                f"{elements * request.dtype.itemsize} bytes {self.size} ranks")
 
     def _run(self, entry: Entry, request: Request, buffers: Buffers) -> None:
         self.calls += 1
@@ -164,9 +183,12 @@ _states: WeakKeyDictionary[Any, State] = WeakKeyDictionary()
 
 
 def state_of(group: Any) -> State:
-    """What is kept for a group; of those that no one has any more, nothing is."""
+    """What is kept for a group; of those that are destroyed, nothing is."""
     found = _states.get(group)
     if found is None:
+        for old in [*_states]:
+            if old not in c10d._world.pg_map:
+                del _states[old]
         found = _states[group] = State(group)
     return found
 

@@ -14,7 +14,8 @@ import torch.distributed as dist
 import schedlang.torch as sched
 from schedlang.backends.torch.header import EMPTY, SIZE, Header, merged, require_equal, require_equal_counts
 from schedlang.diagnostics import SchedError
-from schedlang.fitting import choose, digest
+from schedlang.fitting import choose
+from schedlang.ir.digest import digest
 from schedlang.ir.table import Collective
 
 HEADER = Header(3, "allreduce", "sum", "float32", -1, 1024, bytes(range(16)), "ring(channels=1)")

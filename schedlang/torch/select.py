@@ -1,0 +1,92 @@
+"""Which schedule the process group `schedlang` takes for a call: a table of collectives and ranges of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from schedlang.fitting import DEFAULTS, Given
+from schedlang.ir.digest import digest
+from schedlang.ops import COLLECTIVES
+from schedlang.schedule import Schedule
+
+INNER = ("gloo", "nccl")
+"""The backends that carry the messages, and what has no schedule."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Calls of a collective (a key of ``ops.COLLECTIVES``) go by ``schedule``; None: to the inner backend.
+
+    ``least``, ``below``: for so many bytes, of the whole collective: of its long buffer, where it has one. ``ranks``:
+    only in groups of so many ranks.
+    """
+
+    collective: str
+    schedule: Given | None
+    least: int = 0
+    below: int | None = None
+    ranks: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.collective not in COLLECTIVES:
+            raise ValueError(f"there is no collective {self.collective}: choose one of {', '.join(COLLECTIVES)}")
+        if COLLECTIVES[self.collective].family == "vector" and (self.least or self.below is not None):
+            raise ValueError(f"{self.collective} has another size on each rank, so its rules have no range of sizes")
+
+    def fits(self, collective: str, size: int, ranks: int) -> bool:
+        """Whether it is for such a call."""
+        return (self.collective == collective and self.least <= size and (self.below is None or size < self.below)
+                and self.ranks in (None, ranks))
+
+    def __str__(self) -> str:
+        sizes = "" if not self.least and self.below is None else f", {self.least}..{self.below or ''} bytes"
+        ranks = "" if self.ranks is None else f", {self.ranks} ranks"
+        return f"{self.collective}{sizes}{ranks}: {named(self.schedule) if self.schedule else 'the inner backend'}"
+
+
+def named(given: Given) -> str:
+    """A schedule as somebody gave it, in words."""
+    if isinstance(given, Schedule):
+        return repr(given)
+    if isinstance(given, tuple):
+        return f"{given[0]} with {', '.join(f'{key}={value}' for key, value in given[1].items())}"
+    return str(given)
+
+
+def _default() -> tuple[Rule, ...]:
+    return tuple(Rule(name, f"schedlang:{file}") for name, file in DEFAULTS.items())
+
+
+@dataclass
+class Options:
+    """What ``torch.distributed.init_process_group("schedlang", pg_options=...)`` takes.
+
+    ``inner``: the backend that carries messages, `gloo` or `nccl`. ``table``: the first rule that fits a call decides;
+    a call that none fits goes to the inner backend. ``check``, ``verify``: as for every collective of
+    :mod:`schedlang.torch`. Groups made later have the options of the first, unless they are given their own.
+    """
+
+    inner: str = "gloo"
+    table: Sequence[Rule] = field(default_factory=_default)
+    check: str = "every"
+    verify: bool = True
+    _timeout: timedelta = timedelta(minutes=30)     # torch sets it
+
+    def __post_init__(self) -> None:
+        if self.inner not in INNER:
+            raise ValueError(f"inner must be one of {', '.join(INNER)}, not {self.inner!r}")
+
+    def choose(self, collective: str, size: int, ranks: int) -> Given | None:
+        """The schedule for a call; None: the inner backend's own."""
+        for rule in self.table:
+            if rule.fits(collective, size, ranks):
+                return rule.schedule
+        return None
+
+    def words(self) -> list[str]:
+        """All of it in words, the same on two ranks only where they mean the same; schedules by their digest."""
+        rules = [f"{rule} {digest(rule.schedule.table).hex()}" if isinstance(rule.schedule, Schedule) else str(rule)
+                 for rule in self.table]
+        return [f"inner={self.inner}", f"check={self.check}", f"verify={self.verify}", *rules]

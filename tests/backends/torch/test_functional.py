@@ -1,0 +1,204 @@
+"""Gradients through collectives: in one process with the ranks stacked, and across processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import schedlang
+from schedlang.diagnostics import SchedError
+from schedlang.torch import functional
+
+STACKED = {
+    "allreduce/ring": (2, (3,)), "allreduce/halving_doubling": (3, (2,)), "allgather/bruck": (3, (1, 2)),
+    "reduce_scatter/pairwise": (2, (2, 2)), "broadcast/binomial": (3, (2,)), "reduce/binomial": (3, (2,)),
+    "alltoall/direct": (2, (2, 2)), "gather/direct": (3, (1,)), "scatter/direct": (3, (3,)),
+}
+
+
+def values(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed), requires_grad=True)
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_gradients_with_the_ranks_stacked(name):
+    ranks, shape = STACKED[name]
+    schedule = schedlang.load(f"schedlang:{name}.sched", ranks=ranks)
+
+    def through(x: torch.Tensor) -> torch.Tensor:
+        return functional.stacked(x, schedule)
+
+    x = values(ranks, *shape)
+    assert torch.autograd.gradcheck(through, x) and torch.autograd.gradgradcheck(through, x)
+
+
+@pytest.mark.parametrize("name", ["allreduce/ring", "reduce_scatter/ring", "reduce/direct"])
+def test_gradients_of_averages_with_the_ranks_stacked(name):
+    schedule = schedlang.load(f"schedlang:{name}.sched", ranks=2).with_op("avg")
+    x = values(2, 4)
+    assert torch.allclose(functional.stacked(x, schedule)[0].sum(), schedule(x.detach())[0].sum())
+    assert torch.autograd.gradcheck(lambda x: functional.stacked(x, schedule), x)
+
+
+def test_the_way_back_can_be_named_with_the_ranks_stacked():
+    there = schedlang.load("schedlang:allgather/ring.sched", ranks=2)
+    back = schedlang.load("schedlang:reduce_scatter/pairwise.sched", ranks=2)
+    x = values(2, 3)
+    functional.stacked(x, there, backward=back).backward(torch.ones(2, 6, dtype=torch.float64))
+    assert x.grad is not None and x.grad.tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("op", ["max", "min", "prod"])
+def test_what_is_not_linear_has_no_gradient_with_the_ranks_stacked(op):
+    schedule = schedlang.load("schedlang:allreduce/ring.sched", ranks=2).with_op(op)
+    result = functional.stacked(values(2, 3), schedule)
+    with pytest.raises(RuntimeError, match=f"allreduce with {op} has no gradient: only sums and averages are linear"):
+        result.sum().backward()
+
+
+# Across processes -----------------------------------------------------------------------------------------------------
+
+
+def products(size: int, rank: int, name: str, arguments: dict[str, Any], rows: int, wanted: int) -> tuple[float, float]:
+    """This rank's parts of <A x, y> and <x, A' y>."""
+    x = values(rows, 2, seed=rank)
+    y = values(wanted, 2, seed=50 + rank).detach()
+    result = getattr(functional, name)(x, **arguments)
+    assert result.shape == y.shape
+    result.backward(y)
+    assert x.grad is not None
+    return (result * y).sum().item(), (x * x.grad).sum().item()
+
+
+def transposes() -> list[str]:
+    """Maps whose way back is not their transpose: <A x, y> = <x, A' y>, summed over all ranks."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    counts = [[(2 * s + d) % 3 for d in range(size)] for s in range(size)]
+    sends, receives = counts[rank], [row[rank] for row in counts]
+    avg, uneven = {"op": dist.ReduceOp.AVG}, {"input_split_sizes": sends, "output_split_sizes": receives}
+    ring = {"schedule": "schedlang:allgather/ring.sched"}
+    cases = [
+        ("all_reduce", {}, 4, 4), ("all_reduce", avg, 4, 4), ("reduce", {"dst": 1}, 4, 4),
+        ("reduce", {"dst": 1, **avg}, 4, 4), ("broadcast", {"src": 2}, 4, 4), ("all_gather_single", {}, 2, 2 * size),
+        ("all_gather_single", ring, 2, 2 * size), ("reduce_scatter_single", {}, 2 * size, 2),
+        ("reduce_scatter_single", avg, 2 * size, 2), ("all_to_all_single", {}, 2 * size, 2 * size),
+        ("all_to_all_single", uneven, sum(sends), sum(receives)),
+        ("all_to_all_single", {**uneven, "schedule": "schedlang:alltoallv/bruck.sched",    # which has no reverse
+                               "backward": "schedlang:alltoallv/pairwise.sched"}, sum(sends), sum(receives)),
+        ("all_gather_single", {"schedule": ("schedlang:allgather/pat.sched", {"inplace": True})}, 2, 2 * size),
+    ]
+    wrong = []
+    for name, arguments, rows, wanted in cases:
+        there = torch.tensor(products(size, rank, name, arguments, rows, wanted), dtype=torch.float64)
+        dist.all_reduce(there)
+        if not torch.allclose(there[0], there[1]):
+            wrong.append(f"{name} {arguments}: {there.tolist()}")
+    return wrong
+
+
+def test_the_way_back_is_the_transpose(world):
+    assert world(3).run(transposes) == [[]] * 3
+
+
+def convention() -> list[Any]:
+    """The gradient is that of the sum of all ranks' losses; results are new tensors."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    x = torch.tensor([1.0 + rank], requires_grad=True)
+    y = functional.all_reduce(x)                            # y = x0 + x1 + x2 on every rank
+    (y * (rank + 1)).sum().backward()                       # the losses: y, 2 y, 3 y; their sum: 6 y
+    z = torch.tensor([1.0 + rank], requires_grad=True)
+    root = functional.reduce(z, 0)
+    (root ** 2).sum().backward()
+    twice = torch.tensor([2.0], requires_grad=True)
+    gathered = functional.all_gather_single(twice ** 3)
+    first, = torch.autograd.grad(gathered.sum(), twice, create_graph=True)
+    first.sum().backward()                                  # of 3 ranks' losses, each the sum of 8 + 8 + 8
+    waves = torch.tensor([1 + 1j], requires_grad=True)
+    functional.all_reduce(waves).abs().sum().backward()
+    scalar = functional.all_gather_single(torch.tensor(float(rank)))
+    return [x.item(), y.item(), x.grad.item(), root.item(), z.grad.item(), first.item(), twice.grad.item(),
+            round(abs(waves.grad.item()), 4), scalar.tolist(), size]
+
+
+def test_the_gradient_is_that_of_the_sum_of_all_losses(world):
+    got = world(3).run(convention)
+    for rank, (x, y, gradient, root, to_root, first, second, wave, scalar, _) in enumerate(got):
+        assert (x, y, gradient) == (1 + rank, 6, 6)
+        assert (root, to_root) == ((6, 12) if rank == 0 else (0, 12))
+        assert (first, second) == (3 * 12, 3 * 12)
+        assert wave == 3 and scalar == [0, 1, 2]
+
+
+def refusals() -> None:
+    """What has no gradient, or no reverse, or does not fit."""
+    x = torch.ones(2, requires_grad=True)
+    for op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN, dist.ReduceOp.PRODUCT):
+        result = functional.all_reduce(x, op)
+        with pytest.raises(RuntimeError, match="has no gradient: only sums and averages are linear"):
+            result.sum().backward()
+    functional.all_reduce(x.detach(), dist.ReduceOp.MAX)
+    with pytest.raises(ValueError, match=r"the first dimension of \(3,\) does not divide by 2"):
+        functional.reduce_scatter_single(torch.ones(3))
+    with pytest.raises(RuntimeError, match="Number of tensor splits not equal to group size"):
+        functional.all_to_all_single(torch.ones(2), input_split_sizes=[1, 1])
+    with pytest.raises(TypeError, match="Expected parameter `tensor` of type"):
+        functional.broadcast([1], 0)
+    with pytest.raises(RuntimeError, match="No backend type associated with device type meta"):
+        functional.all_reduce(torch.ones(2, device="meta"))
+    with pytest.raises(TypeError, match="colour"):
+        functional.all_reduce(torch.ones(2), colour="red")
+
+
+def test_what_has_no_gradient(world):
+    world(2).run(refusals)
+
+
+def without_reverse(file: str) -> list[Any]:
+    """A schedule without a reverse serves forward, and backward where another is named for the way back."""
+    functional.all_gather_single(torch.ones(2), schedule=file)
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(SchedError, match="SL211"):
+        functional.all_gather_single(x, schedule=file)
+    result = functional.all_gather_single(x, schedule=file, backward="schedlang:reduce_scatter/ring.sched")
+    result.sum().backward()
+    return x.grad.tolist()
+
+
+def test_a_schedule_without_a_reverse(world, tmp_path):
+    file = tmp_path / "twice.sched"
+    file.write_text("""
+schedule twice(ranks):
+    collective allgather
+    for r in 0..ranks:
+        copy input[0] into output[r] on r
+    for turn in 0..2:
+        step:
+            for r in 0..ranks:
+                for p in 0..ranks:
+                    send input[0] from r to p into output[r] if p != r
+""")
+    assert world(2).run(without_reverse, str(file)) == [[2.0, 2.0]] * 2
+
+
+def compiled() -> list[Any]:
+    """Under torch.compile: no errors, and as many graph breaks as calls."""
+    import torch._dynamo
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = functional.all_reduce(x * 2)
+        z = functional.all_gather_single(y + 1)
+        return (z * z).sum()
+
+    x = torch.ones(3, requires_grad=True)
+    step(x).backward()
+    wanted, x.grad = x.grad, None
+    torch.compile(step, backend="eager")(x).backward()
+    explained = torch._dynamo.explain(step)(x)
+    return [torch.equal(wanted, x.grad), explained.graph_count, explained.graph_break_count]
+
+
+def test_under_torch_compile(world):
+    assert world(1).run(compiled) == [[True, 3, 2]]
