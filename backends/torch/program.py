@@ -15,7 +15,9 @@ from schedlang.backends.torch.tasks import Kind
 from schedlang.backends.torch.wire import Message, NcclWire, Wire, Work
 from schedlang.ir.table import NONE
 
-_Step = tuple[Kind, int, Any, Any, Any]
+_Step = tuple[int, int, Any, Any, Any]
+
+_RECEIVE, _SEND, _COPY, _REDUCE = map(int, (Kind.POST_RECV, Kind.POST_SEND, Kind.COPY, Kind.REDUCE))
 
 
 class Program:
@@ -29,15 +31,15 @@ class Program:
         """Do it once: posts that stand side by side in one batch each. Of a plan of :mod:`.together`."""
         batch: list[Message] = []
         for kind, _, a, b, c in self._steps:
-            if kind in (Kind.POST_RECV, Kind.POST_SEND):
-                batch.append((kind == Kind.POST_SEND, a, b))
+            if kind in (_RECEIVE, _SEND):
+                batch.append((kind == _SEND, a, b))
                 continue
             if batch:
                 wire.exchange(batch)            # the current stream waits, so that the waits behind it are nothing
                 batch = []
-            if kind == Kind.REDUCE:
+            if kind == _REDUCE:
                 a(b, c[0], c[1])
-            elif kind == Kind.COPY:
+            elif kind == _COPY:
                 a.copy_(b)
 
     def run(self, wire: Wire, wait: Callable[[Work], object]) -> None:
@@ -47,13 +49,13 @@ class Program:
         at = self.at = 0
         try:
             for at, (kind, message, a, b, c) in enumerate(self._steps):
-                if kind == Kind.POST_RECV:
+                if kind == _RECEIVE:
                     works[message] = receive(a, b, c)
-                elif kind == Kind.POST_SEND:
+                elif kind == _SEND:
                     works[message] = send(a, b, c)
-                elif kind == Kind.REDUCE:
+                elif kind == _REDUCE:
                     a(b, c[0], c[1])
-                elif kind == Kind.COPY:
+                elif kind == _COPY:
                     a.copy_(b)
                 else:
                     self.at = at
@@ -76,13 +78,13 @@ def _on(bound: Bound, memory: Mapping[int, torch.Tensor], combine: Combine | Non
     for kind, _, target, source, operand, peer, tag, message in bound.steps:
         if kind == Kind.REDUCE:
             assert combine is not None
-            yield kind, message, combine, view(operand), (view(source), view(target))
+            yield int(kind), message, combine, view(operand), (view(source), view(target))
         elif kind == Kind.COPY:
-            yield kind, message, view(target), view(source), None
+            yield int(kind), message, view(target), view(source), None
         elif kind in (Kind.POST_RECV, Kind.POST_SEND):
-            yield kind, message, view(target if kind == Kind.POST_RECV else source).view(torch.uint8), peer, tag
+            yield int(kind), message, view(target if kind == Kind.POST_RECV else source).view(torch.uint8), peer, tag
         else:
-            yield kind, message, None, None, None
+            yield int(kind), message, None, None, None
 
 
 def alias(tensor: torch.Tensor) -> torch.Tensor:
