@@ -33,4 +33,6 @@ def ddp_hook(schedule: Given | None = None, *, wire_dtype: torch.dtype | None = 
 
         return work.get_future().then(done)
 
+    # DDP looks at these, as types.
+    hook.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
     return hook
