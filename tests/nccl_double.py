@@ -31,8 +31,9 @@ import torch
 
 _VIEWS = {
     "view", "view_as", "reshape", "detach", "__getitem__", "numel", "dim", "size", "stride", "is_contiguous",
-    "element_size", "is_floating_point", "is_complex", "data_ptr", "storage_offset", "__get__", "new_empty", "new_zeros", "empty_like",
-    "zeros_like", "chunk", "narrow", "flatten", "unflatten", "untyped_storage", "split", "unbind",
+    "element_size", "is_floating_point", "is_complex", "data_ptr", "storage_offset", "__get__", "new_empty",
+    "new_zeros", "empty_like", "zeros_like", "chunk", "narrow", "flatten", "unflatten", "untyped_storage", "split",
+    "unbind",
 }
 """What does not look at elements."""
 
@@ -506,9 +507,12 @@ class _Cuda:
 
 
 class _Torch:
-    """The module torch with another cuda."""
+    """The module torch with another cuda; its devices are all ordinary memory."""
 
     cuda = _Cuda()
+
+    def device(self, *_: Any) -> torch.device:
+        return torch.device("cpu")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)

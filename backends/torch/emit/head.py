@@ -60,11 +60,16 @@ class Head:
         return COLLECTIVES[self.schedule.collective.name]
 
     @cached_property
+    def ensured(self) -> set[int]:
+        """The buffers that `ensure` statements name: there are results of a custom collective."""
+        ensures = self.schedule.collective.ensures
+        return set() if ensures is None else set(ensures.buffer.tolist())
+
+    @cached_property
     def own(self) -> dict[int, str]:
         """The buffers that callers bring, by number, and what the function calls them: results first, as in torch."""
         t = self.schedule
-        ensured = set() if t.collective.ensures is None else set(t.collective.ensures.buffer.tolist())
-        own = [i for i, b in enumerate(t.buffers) if b.chunks and (b.role != "scratch" or i in ensured)]
+        own = [i for i, b in enumerate(t.buffers) if b.chunks and (b.role != "scratch" or i in self.ensured)]
         own.sort(key=lambda i: t.buffers[i].role == "input")
         return {i: "tensor" if t.buffers[i].role == "data" else self.names.buffers[i] for i in own}
 
@@ -190,7 +195,8 @@ class Head:
                                "blocked": self._blocked, "vector": self._vector}[self.kind.family]()
         writes = (self.table.op != Op.SEND) & (self.table.op < Op.RECORD)
         for i, name in self.own.items():
-            if t.buffers[i].role == "input" and bool((writes & (self.table.buffer == i)).any()):
+            written = bool((writes & (self.table.buffer == i)).any())
+            if t.buffers[i].role == "input" and i not in self.ensured and written:
                 absent = f"None if {name} is None else " if t.buffers[i].only is not None else ""
                 lines.append(f"{name} = {absent}{name}.clone()  # the schedule writes there")
         scratch = [i for i in self.names.buffers if i not in starts]

@@ -44,7 +44,7 @@ def split(table: OpTable, turn: Array) -> tuple[OpTable, Array]:
     rows.sort(key=lambda row: row["was"])           # messages of a connection, and sums into a place, keep their order
     columns = {name: np.array([row[name] for row in rows], DTYPES[name]) for name in COLUMNS if name != "number"}
     buffers = (*table.buffers, Buffer(PASSING, made.room)) if made.room else table.buffers
-    turns = np.unique([row["turn"] for row in rows], return_inverse=True)[1]
+    turns = np.unique([row["when"] for row in rows], return_inverse=True)[1]
     return table.with_columns(**columns, number=None, buffers=buffers), turns.reshape(len(rows)).astype(np.int32)
 
 
@@ -101,16 +101,16 @@ class _Splitting:
         return [] if which == NONE else [(which, start + k) for k in range(int(self.table.count[row]))]
 
     def _row(self, row: int, **changed: int) -> Row:
-        """A row with other values in some columns; ``was``: which one it is."""
+        """A row with other values in some columns; ``was``: which one it is; ``when``: its turn."""
         t = self.table
         return {**{name: int(getattr(t, name)[row]) for name in COLUMNS if name != "number"}, "was": row, **changed}
 
     def parts(self, rows: list[int]) -> Iterator[list[Row]]:
-        """The steps that one step becomes, in order, with their turns."""
+        """The steps that one step becomes, in order, with their turns in `when`."""
         t, turns = self.table, self._turns(rows)
         if len(turns) <= 1 and not any(r in self.aside for r in rows):
             at = max(turns, default=int(self.turn[rows[0]]))
-            yield [self._row(r, turn=at) for r in rows]
+            yield [self._row(r, when=at) for r in rows]
             return
         parts: defaultdict[int, list[Row]] = defaultdict(list)
         last = max(turns) + 3                       # what is put where it belongs when all has come
@@ -125,7 +125,7 @@ class _Splitting:
             else:
                 parts[at].append(self._row(r))
         for at in sorted(parts):
-            yield [{**row, "turn": at} for row in parts[at]]
+            yield [{**row, "when": at} for row in parts[at]]
 
     def _passing(self, receive: int, second: bool = False) -> Row:
         """Where in `passing` the value of a receive stands; ``second``: its message, where that stands there, too."""

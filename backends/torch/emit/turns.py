@@ -69,7 +69,8 @@ def _of_levels(table: OpTable, pairs: Matching) -> Array:
     late = (table.of[sends] != NONE) & (when.ready[sends] == moved)
     turn[sends] = turn[receives] = APART * moved + APART // 2 * late
     local = np.flatnonzero(table.peer == NONE)
-    turn[local] = APART * when.posted[local].astype(np.int64) + APART - 1
+    turn[local] = APART * when.done[local].astype(np.int64) + APART - 2
+    turn[table.op == Op.WAIT] += 1              # done when what it waits for is, perhaps in the same moment
     return turn
 
 

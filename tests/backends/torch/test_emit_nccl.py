@@ -85,7 +85,7 @@ def small_cases():
             yield path, name
 
 
-@pytest.mark.parametrize("word", ["fused", "forward", "stream", "swap", "step", "rings", "messages", "sums", "custom"])
+@pytest.mark.parametrize("word", ["fused", "forward", "stream", "swap", "messages", "sums", "posted", "reversed"])
 def test_schedules_of_the_cases(word):
     """Fused operations, swaps, several streams on one connection, sums into one place."""
     rng, ran = random.Random(word), 0
@@ -105,14 +105,14 @@ def test_schedules_of_the_cases(word):
 
 def test_it_hangs_where_communicators_are_not_set_up():
     """The double finds out what the first collective of each group is for."""
-    table = schedlang.load(str(EXAMPLES / "reduce/binomial.sched"), ranks=4).table
+    table = schedlang.load(str(EXAMPLES / "broadcast/staged_chain.sched"), ranks=3).table
     text = source(table)
     spoilt = text.replace("dist.all_reduce(torch.zeros(1, device=device), group=one)", "pass")
     assert spoilt != text
     runs = some_runs(table, random.Random(1), count=1)
-    with pytest.raises(nccl_double.Hang, match="sets up communicator 0"):
-        performed(spoilt, table, runs, nccl_double.World(4))
-    performed(spoilt, table, runs, nccl_double.World(4, eager=True))
+    with pytest.raises(nccl_double.Hang, match="sets up communicator"):
+        performed(spoilt, table, runs, nccl_double.World(3))
+    performed(spoilt, table, runs, nccl_double.World(3, eager=True))
 
 
 def test_it_finds_out_streams_that_do_not_wait():
