@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from collections.abc import Iterator
 
 import click
 
@@ -14,10 +15,7 @@ from schedlang.cli import main as command_line
 def options() -> str:
     """What `--help` says of each command, as Markdown."""
     lines: list[str] = []
-    parent = click.Context(command_line.group, info_name="schedlang")
-    for name in command_line.COMMANDS:
-        command = command_line.group.get_command(parent, name)
-        assert command is not None
+    for name, command in _commands("", command_line.group):
         arguments = [p.metavar or f"[{p.human_readable_name}]" for p in command.params if isinstance(p, click.Argument)]
         lines += ["", f"### schedlang {' '.join([name, *arguments])}", ""]
         for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
@@ -25,6 +23,18 @@ def options() -> str:
         lines += ["| option | |", "|---|---|"]
         lines += [_option(p) for p in command.params if isinstance(p, click.Option)]
     return "\n".join(lines[1:]) + "\n"
+
+
+def _commands(before: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """All commands that do something, by the words that one writes."""
+    context = click.Context(group, info_name="schedlang")
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(f"{before}{name} ", command)
+        else:
+            yield before + name, command
 
 
 def _option(option: click.Option) -> str:
