@@ -100,6 +100,11 @@ class NcclWire:
         return work
 
 
-def wire_of(group: dist.ProcessGroup) -> Wire:
-    """The wire over a process group; ranks are those of the group, 0 to size - 1."""
-    return NcclWire(group) if "nccl" in dist.get_backend_config(group) else GlooWire(group)
+def wire_of(group: dist.ProcessGroup, device: str | None = None) -> Wire:
+    """The wire over a process group; ranks are those of the group, 0 to size - 1. ``device``: where the tensors are,
+    ``cpu`` or ``cuda``; None: the CPU, if the group moves what is there."""
+    kinds = {kind.type for kind in group._device_types}
+    on = device or ("cpu" if "cpu" in kinds else "cuda")
+    if on == "cuda" and group._get_backend(torch.device("cuda")).name() == "nccl":
+        return NcclWire(group)
+    return GlooWire(group)

@@ -80,15 +80,14 @@ def repeatedly(table, sizes, op: str) -> list[bool]:
     return right
 
 
-def late(table, who: int) -> float:
-    """The seconds until a barrier lets this rank go, where one rank comes late."""
+def late(table: OpTable, who: int) -> tuple[float, float]:
+    """When this rank came to a barrier and when it left, by the machine's clock; one rank comes late."""
     executor = Executor(table, dist.get_rank(), wire_of(dist.group.WORLD))
-    executor.run({}, None)
-    begun = time.perf_counter()
     if dist.get_rank() == who:
         time.sleep(0.3)
+    came = time.monotonic()
     executor.run({}, None)
-    return time.perf_counter() - begun
+    return came, time.monotonic()
 
 
 def dtype_of(inputs: Sequence[Mapping[str, Array]]) -> np.dtype[Any]:

@@ -89,7 +89,8 @@ def test_an_executor_serves_many_calls(world, op):
 
 def test_a_barrier_waits_for_the_last(world):
     table = shipped("barrier/dissemination.sched", "dissemination", 3)
-    assert all(seconds >= 0.3 for seconds in world(3).run(late, table, 1))
+    came, left = zip(*world(3).run(late, table, 1))
+    assert max(came) <= min(left)
 
 
 def refused(call: Callable, code: str) -> str:
