@@ -17,10 +17,10 @@ from schedlang.backends.torch.emit.expressions import Tables
 from schedlang.backends.torch.emit.head import IMPORTS, Head
 from schedlang.backends.torch.emit.trial import trial
 from schedlang.backends.torch.emit.turns import in_turns
-from schedlang.diagnostics import Severity
+from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir.loops import lanes
 from schedlang.ir.table import NONE, OpTable
-from schedlang.schedule import Schedule
+from schedlang.verify import verify
 
 __all__ = ["source"]
 
@@ -35,11 +35,12 @@ def source(table: OpTable) -> str:
     NCCL and Gloo do not; SL808 where its messages have no order in which one process could exchange them.
     """
     # What a format says of its own transport does not help here: NCCL and Gloo hold no messages.
-    schedule = Schedule(table.with_columns(transport=None))
-    schedule.require_right()
-    verdict = schedule.verify()
-    even = any(d.code == "SL602" and d.severity is Severity.WARNING for d in verdict.diagnostics)
-    table, turns = in_turns(schedule.table)
+    compiled = table.with_columns(transport=None)
+    verdict = verify(compiled)
+    if not verdict.ok:
+        raise SchedError([d for d in verdict.diagnostics if d.severity is Severity.ERROR])
+    even = any(d.code == "SL602" for d in verdict.diagnostics)
+    table, turns = in_turns(compiled)
     found = lanes(table)
     taken = _reserved()
     buffers = {i: identifier(b.name, "buffer", taken) for i, b in enumerate(table.buffers) if b.chunks}
@@ -50,7 +51,7 @@ def source(table: OpTable) -> str:
     names = Names(buffers, streams, chans)
     body = Body(table, names, turns, Tables())
     functions = [list(body.stream(s, [p for p in found.programs if p.stream == s])) for s in used]
-    head = Head(schedule.table, table, names, name, turns, even)
+    head = Head(compiled, table, names, name, turns, even)
     literals = [line for lines in body.tables.made.values() for line in lines]
     parts = [[*head.opening(), "", *head.constants()], literals, *functions, head.streams(), head.function()]
     compare(table, names, _joined([literals, *functions]), turns)

@@ -136,7 +136,7 @@ def test_counts_may_be_others_where_what_was_proved_holds_for_all(name, world):
     assert world(4).run(other_counts, source(table), counts) == [True] * 4
 
 
-def tests_itself(text):
+def own_test(text):
     """Failed comparisons of a file's own test, and a time."""
     emitted = module(text)
     ours, _, _ = emitted.trial(emitted.UNIT, torch.float32, torch.device("cpu"), emitted.OPS[0])
@@ -146,13 +146,13 @@ def tests_itself(text):
 
 def spoilt(text):
     """The same for a file whose schedule is not what it was."""
-    return tests_itself(text.replace("recv_reduce(data[", "recv(data["))
+    return own_test(text.replace("recv_reduce(data[", "recv(data["))
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_files_test_themselves(name, world):
     text = source(schedlang.load(str(EXAMPLES / f"{name}.sched"), ranks=2).table)
-    assert world(2).run(tests_itself, text) == [(0, True)] * 2
+    assert world(2).run(own_test, text) == [(0, True)] * 2
 
 
 def test_a_files_own_test_can_fail(world):
