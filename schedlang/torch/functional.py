@@ -30,9 +30,7 @@ from schedlang.torch.maps import LINEAR, Map
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@functools.cache
-def _disabled(function: Callable[..., Any]) -> Any:
-    return torch.compiler.disable(function)
+_DISABLED: dict[Callable[..., Any], Any] = {}
 
 
 def _outside_graphs(function: F) -> F:
@@ -40,8 +38,11 @@ def _outside_graphs(function: F) -> F:
     by those who compile, not here, where it would take longer than all the rest."""
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        chosen = _disabled(function) if "torch._dynamo" in sys.modules else function
-        return chosen(*arguments, **named)
+        if "torch._dynamo" not in sys.modules:
+            return function(*arguments, **named)
+        if function not in _DISABLED:
+            _DISABLED[function] = torch.compiler.disable(function)
+        return _DISABLED[function](*arguments, **named)
 
     call._torchdynamo_disable = True            # type: ignore[attr-defined]
     return call                                 # type: ignore[return-value]
