@@ -34,7 +34,7 @@ def test_equal_findings():
     for turn in range(200):
         table, made = placed(random, 30)
         size = random.randrange(0, 25)
-        columns = [np.array([random.choice([*range(30), NONE]) for _ in range(size)], np.int64)
+        columns = [np.array([random.choice([*range(30), *[NONE] * 10]) for _ in range(size)], np.int64)
                    for _ in range(1 + turn % 3)]
         times = np.array([random.randint(1, 5) for _ in range(size)]) if turn % 2 else None
         groups = {}

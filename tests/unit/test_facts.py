@@ -10,7 +10,7 @@ import pytest
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective
 from schedlang.ops import Op
-from schedlang.verify import facts
+from schedlang.verify import facts, verify
 from schedlang.verify.facts import Bounds, bounds, share, traffic
 from tests.unit.test_values import build
 
@@ -93,3 +93,8 @@ def test_bytes_of_v_collectives_are_left_out_where_lengths_are_not_known():
     assert traffic(table, np.array([4])) == dict(
         sent_most="4 elements", sent_least="0 elements", received_most="4 elements", link_most="4 elements", messages=1,
         messages_most=1, links=1)
+
+
+def test_scratch_counts_where_there_is_nothing_else():
+    table = build("custom", 2, [[("copy", "tmp", 0, 1, "tmp", 2)]], scratch=[("tmp", 3)])
+    assert verify(table).facts["peak_scratch"] == 2

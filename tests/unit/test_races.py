@@ -78,6 +78,23 @@ def test_what_races(rows, block, dense, sends, monkeypatch):
     assert min(seen.values()) > 5 and len(seen) == 2, seen
 
 
+@pytest.mark.parametrize(("rows", "block"), [(1 << 16, 1 << 20), (3, 4), (3, 2), (5, 1)])
+def test_accesses_in_pieces(rows, block, monkeypatch):
+    """Each row once for each of what it reads and writes, whatever the pieces."""
+    monkeypatch.setattr(races, "ROWS", rows)
+    monkeypatch.setattr(races, "BLOCK", block)
+    random = Random(2)
+    for _ in range(20):
+        table = random_table(random, statements=8, ranks=2, streams=3, chunks=3)
+        count = np.where(table.op < Op.RECORD, np.array([random.choice([1, 1, 2]) for _ in range(len(table))]), 0)
+        table = table.with_columns(count=count.astype(np.int32))
+        found = Counter((int(r), (int(b), int(c) + k), write) for *columns, write in races._blocks(table)
+                        for r, b, c, n in zip(*columns) for k in range(n))
+        due = Counter((r, place, write) for r in range(len(table)) for write in (False, True)
+                      for place in touched(table, r)[write])
+        assert found == due
+
+
 def arrival(table, done):
     """For each row the node from which on its message can be there; NONE where nothing is known of that."""
     lanes, partner = done.matching.lanes, done.matching.partner
