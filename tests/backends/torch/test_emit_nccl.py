@@ -85,7 +85,10 @@ def small_cases():
             yield path, name
 
 
-@pytest.mark.parametrize("word", ["fused", "forward", "stream", "swap", "messages", "sums", "posted", "reversed"])
+WORDS = ["fused", "forward", "stream", "swap", "messages", "sums", "posted", "reversed", "order", "declared"]
+
+
+@pytest.mark.parametrize("word", WORDS)
 def test_schedules_of_the_cases(word):
     """Fused operations, swaps, several streams on one connection, sums into one place."""
     rng, ran = random.Random(word), 0
