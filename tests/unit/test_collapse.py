@@ -82,3 +82,9 @@ def test_operations_in_words():
         note = collapse.note(table, k, "seen: ")
         assert (note.message, note.location) == (f"seen: {words.sentence(table, k)}", Place("x.sched", k + 1))
         assert collapse.note(table, k).message == words.sentence(table, k)
+
+
+def test_the_last_statement_is_not_taken_for_none():
+    table, _ = placed(Random(0), 2)
+    table = table.with_columns(sites=(Site(None), Site(None)), site=np.array([0, 1], np.int32))
+    assert collapse.by_statement(table, np.array([0, 1]), np.array([1, NONE])) == [(0, 1), (1, 1)]
