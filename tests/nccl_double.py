@@ -24,20 +24,13 @@ import random
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-_VIEWS = {
-    "view", "view_as", "reshape", "detach", "__getitem__", "numel", "dim", "size", "stride", "is_contiguous",
-    "element_size", "is_floating_point", "is_complex", "data_ptr", "storage_offset", "__get__", "new_empty",
-    "new_zeros", "empty_like", "zeros_like", "chunk", "narrow", "flatten", "unflatten", "untyped_storage", "split",
-    "unbind",
-}
-"""What does not look at elements."""
+from tests.cuda_double import Item, Stream, Tensor, Torch, current_stream, device, here, host, plain
 
-_here = threading.local()
+__all__ = ["Dist", "Hang", "Misuse", "Tensor", "World", "device", "host"]
 
 
 class Hang(Exception):
@@ -46,16 +39,6 @@ class Hang(Exception):
 
 class Misuse(Exception):
     """What NCCL answers with an error, or with undefined behaviour."""
-
-
-class Item:
-    """Something that a queue has to do: ``act``, once everything in ``after`` is over."""
-
-    def __init__(self, act: Callable[[], None] | None = None, after: Sequence[Item] = ()) -> None:
-        self.act, self.after, self.over = act, after, False
-
-    def ready(self) -> bool:
-        return all(item.over for item in self.after)
 
 
 class Batch(Item):
@@ -98,42 +81,6 @@ class Group:
         self.comm, self.rank = comm, rank
 
 
-class Stream:
-    """A CUDA stream of a rank."""
-
-    def __init__(self, world: World, rank: int) -> None:
-        self.world, self.rank, self.queue = world, rank, deque[Item]()
-        world.streams[rank].append(self)
-
-    def wait_stream(self, other: Stream) -> None:
-        self.world.give(self, Item(after=[other.last()]))
-
-    def wait_event(self, event: Event) -> None:
-        self.world.give(self, Item(after=[] if event.item is None else [event.item]))
-
-    def last(self) -> Item:
-        """What stands at the end of the queue now."""
-        item = Item()
-        self.world.give(self, item)
-        return item
-
-    def synchronize(self) -> None:
-        self.world.until(self.last())
-
-
-class Event:
-    """A CUDA event."""
-
-    def __init__(self, **_: Any) -> None:
-        self.item: Item | None = None
-
-    def record(self, stream: Stream | None = None) -> None:
-        self.item = (stream or current_stream()).last()
-
-    def wait(self, stream: Stream | None = None) -> None:
-        (stream or current_stream()).wait_event(self)
-
-
 class Work:
     """What an operation returns."""
 
@@ -147,40 +94,6 @@ class Work:
 
     def is_completed(self) -> bool:
         return self.item.over
-
-
-def current_stream(device: Any = None) -> Stream:
-    found: Stream = _here.stack[-1]
-    return found
-
-
-class Tensor(torch.Tensor):
-    """A tensor on the device: what changes or reads elements is done by the current stream."""
-
-    is_cuda = True
-
-    @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), named: Any = None) -> Any:
-        named = named or {}
-        name = function.__name__
-        stream = current_stream()
-        if name in _VIEWS:
-            return super().__torch_function__(function, types, args, named)
-        if name == "clone":
-            made = plain(args[0]).new_empty(args[0].shape).as_subclass(Tensor)
-            stream.world.give(stream, Item(lambda: plain(made).copy_(plain(args[0]))))
-            return made
-        if "out" in named or (name.endswith("_") and not name.endswith("__")):
-            given = [plain(a) for a in args], {key: plain(a) for key, a in named.items()}
-            stream.world.give(stream, Item(lambda: function(*given[0], **given[1])))
-            return named.get("out", args[0])
-        stream.synchronize()                                    # somebody looks at elements
-        return super().__torch_function__(function, types, args, named)
-
-
-def plain(tensor: Any) -> Any:
-    """The tensor under a Tensor."""
-    return tensor.as_subclass(torch.Tensor) if isinstance(tensor, Tensor) else tensor
 
 
 class World:
@@ -199,7 +112,7 @@ class World:
         self.alive = size                                       # ranks that are not at their end
         self.waiting: list[Callable[[], bool]] = []             # what the hosts that wait wait for
         self.hung: str | None = None
-        self.dist, self.torch = Dist(self), _Torch()
+        self.dist, self.torch = Dist(self), Torch()
         self.world = Comm(0, list(range(size)), eager)
         self.comms.append(self.world)
         self.handles = [Group(self.world, rank) for rank in range(size)]
@@ -211,8 +124,8 @@ class World:
         raised: list[BaseException] = []
 
         def rank_(rank: int) -> None:
-            _here.world, _here.rank = self, rank
-            _here.stack = [Stream(self, rank)]
+            here.world, here.rank = self, rank
+            here.stack = [Stream(self, rank)]
             try:
                 got[rank] = function(rank)
                 self.torch.cuda.synchronize()
@@ -388,11 +301,11 @@ class Dist:
 
     @property
     def group(self) -> Any:
-        handle = self._world.handles[_here.rank]
+        handle = self._world.handles[here.rank]
         return type("group", (), {"WORLD": handle})
 
     def _of(self, group: Group | None) -> Group:
-        return self._world.handles[_here.rank] if group is None else group
+        return self._world.handles[here.rank] if group is None else group
 
     def is_initialized(self) -> bool:
         return True
@@ -419,7 +332,7 @@ class Dist:
     def new_group(self, ranks: Sequence[int] | None = None, backend: Any = None, timeout: Any = None,
                   use_local_synchronization: bool = False, **_: Any) -> Group | None:
         """All ranks of the world make the same groups in the same order; only members, with local synchronisation."""
-        world, rank = self._world, _here.rank
+        world, rank = self._world, here.rank
         members = list(range(world.size)) if ranks is None else list(ranks)
         key = (tuple(members), bool(use_local_synchronization))
         with world.changed:
@@ -473,58 +386,3 @@ class Dist:
         if not async_op:
             work.wait()
         return work if async_op else None
-
-
-class _Cuda:
-    """What is used of the module torch.cuda."""
-
-    Event = Event
-    current_stream = staticmethod(current_stream)
-
-    def Stream(self, device: Any = None, **_: Any) -> Stream:
-        return Stream(_here.world, _here.rank)
-
-    @contextmanager
-    def stream(self, stream: Stream) -> Iterator[None]:
-        _here.stack.append(stream)
-        try:
-            yield
-        finally:
-            _here.stack.pop()
-
-    def synchronize(self, device: Any = None) -> None:
-        world, rank = _here.world, _here.rank
-        for stream in list(world.streams[rank]):
-            stream.synchronize()
-        for batch in list(world.issued[rank]):
-            world.until(batch)
-
-    def is_available(self) -> bool:
-        return True
-
-    def current_device(self) -> int:
-        return 0
-
-
-class _Torch:
-    """The module torch with another cuda; its devices are all ordinary memory."""
-
-    cuda = _Cuda()
-
-    def device(self, *_: Any) -> torch.device:
-        return torch.device("cpu")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-
-def device(tensor: torch.Tensor) -> Tensor:
-    """A tensor as one on the device."""
-    return tensor.as_subclass(Tensor)
-
-
-def host(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements of a tensor on the device, once all that this rank has issued is over."""
-    _Torch.cuda.synchronize()
-    found: torch.Tensor = plain(tensor)
-    return found

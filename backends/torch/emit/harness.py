@@ -80,7 +80,7 @@ def ensure(wanted: Any, results: list[torch.Tensor], first: dict[str, torch.Tens
 def compared(sizes: list[int], device: torch.device) -> int:
     """Compare for some dtypes, operators and sizes; how many comparisons failed, on all ranks together."""
     wrong = made = 0
-    left_out: dict[str, None] = {}
+    left_out: dict[str, list[str]] = {}
     for dtype in DTYPES:
         for op in OPS:
             if dtype.is_floating_point and op in ("band", "bor", "bxor"):
@@ -90,7 +90,7 @@ def compared(sizes: list[int], device: torch.device) -> int:
                 try:
                     theirs()
                 except (RuntimeError, TypeError, ValueError):  # torch or its back end cannot do it
-                    left_out[f"{op} of {str(dtype).removeprefix('torch.')}"] = None
+                    left_out.setdefault(str(dtype).removeprefix("torch."), []).append(op)
                     break
                 ours()
                 made += 1
@@ -99,7 +99,8 @@ def compared(sizes: list[int], device: torch.device) -> int:
     dist.all_reduce(told)
     if dist.get_rank() == 0:
         say(f"{made} comparisons, {'all equal' if not told.item() else f'{told.item()} results differ'}"
-              + (f"; torch itself cannot compute {', '.join(left_out)}" if left_out else ""))
+              + "".join(f"; torch itself has no {', '.join(filter(None, ops)) or 'such collective'} of {name}"
+                        for name, ops in left_out.items()))
     return int(told.item())
 
 
