@@ -10,7 +10,7 @@ from schedlang.diagnostics import Severity
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective, Transport
 from schedlang.source import Place
-from schedlang.verify import room, verify
+from schedlang.verify import deadlock, room, verify
 from schedlang.verify.sends import Sends
 from tests.tables import allreduce, ring
 from tests.unit.test_steps import stating
@@ -202,6 +202,12 @@ def test_a_witness_of_disagreement_lists_some(ranks, chunks):
     found = the(verify(direct("allreduce", ranks, chunks, inplace=True)), "SL505")
     assert found.witness == {"chunks": [*range(min(chunks, 64))], "ranks": [*range(2, ranks)][:64]}
     assert found.count == chunks
+
+
+def test_whether_a_transport_offers_enough():
+    table = ring(2).with_columns(transport=Transport("wire", 2))
+    assert [deadlock._offered(table, least) for least in (1, 2, 3)] == [
+        "and wire offers 2", "and wire offers 2", "but wire offers no more than 2"]
 
 
 # Initialisation and lengths
