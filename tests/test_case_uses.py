@@ -1,6 +1,6 @@
 """Of which operations each finding on tests/cases tells the uses, and in which order: every row gets a use of its own.
 
-`pytest tests/test_case_uses.py --update` writes golden/case_uses.txt anew: a finding's code and count, its row, then
+`pytest tests/test_case_uses.py --update` writes golden/verdicts/uses.txt anew: a finding's code and count, its row, then
 the others it speaks of.
 """
 
@@ -14,7 +14,7 @@ from schedlang.source import Place
 from schedlang.verify import verify
 from tests.test_cases import CASES, expands, judge, read_case
 
-GOLDEN = Path(__file__).parent / "golden" / "case_uses.txt"
+GOLDEN = Path(__file__).parent / "golden" / "verdicts" / "uses.txt"
 
 
 def used(table: OpTable) -> OpTable:

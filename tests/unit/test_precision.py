@@ -28,7 +28,7 @@ from schedlang.verify.values.conditions import conditions
 from schedlang.verify.values.walk import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GOLDEN = Path(__file__).parents[1] / "golden" / "precision.txt"
+GOLDEN = Path(__file__).parents[1] / "golden" / "verdicts" / "precision.txt"
 BF16, FP16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
 CHAIN = """schedule chain(ranks):
     collective allreduce(sum)
@@ -337,7 +337,7 @@ UNEQUAL = """schedule unequal(ranks):
 
 
 def test_what_is_said_to_the_letter(update):
-    """Findings and facts; `--update` writes golden/precision.txt anew."""
+    """Findings and facts; `--update` writes golden/verdicts/precision.txt anew."""
     said = []
     few = [("sum", "float16", None), ("sum", "bfloat16", None), ("sum", "int8", None)]
     many = [*few, ("sum", "bfloat16", "float32"), ("sum", "float16", "float32"), ("sum", "uint64", None),

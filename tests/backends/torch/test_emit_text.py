@@ -14,9 +14,9 @@ from schedlang.diagnostics import SchedError
 from schedlang.version import __version__
 
 ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests" / "golden"
-WHOLE = {"emit_ring": ("allreduce/ring", 4)}
-STEPS = {"emit_halving_doubling": ("allreduce/halving_doubling", 8), "emit_staged_chain": ("broadcast/staged_chain", 3)}
+GOLDEN = ROOT / "tests" / "golden" / "torch"
+WHOLE = {"ring": ("allreduce/ring", 4)}
+STEPS = {"halving_doubling": ("allreduce/halving_doubling", 8), "staged_chain": ("broadcast/staged_chain", 3)}
 
 
 def table(name, ranks, **params):
