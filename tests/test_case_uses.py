@@ -1,7 +1,7 @@
 """Of which operations each finding on tests/cases tells the uses, and in which order: every row gets a use of its own.
 
-`pytest tests/test_case_uses.py --update` writes golden/verdicts/uses.txt anew: a finding's code and count, its row, then
-the others it speaks of.
+`pytest tests/test_case_uses.py --update` writes golden/verdicts/uses.txt anew: a finding's code and count, its row,
+then the others it speaks of.
 """
 
 from dataclasses import replace

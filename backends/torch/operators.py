@@ -24,6 +24,7 @@ _NUMPY: dict[str, Any] = {
     "band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor,
 }
 
+
 def dtype_of(tensor: torch.Tensor) -> Dtype:
     """The dtype of a tensor. Raises SchedError (SL803) where schedules do not run on it."""
     found = DTYPES.get(str(tensor.dtype).removeprefix("torch."))
@@ -69,5 +70,7 @@ def divide(values: torch.Tensor, divisor: int, dtype: Dtype) -> None:
         np.floor_divide(array, np.array(divisor, np.uint64), out=array, casting="unsafe")
     elif dtype.kind == "f":
         values.div_(divisor)
-    else:
+    elif divisor <= torch.iinfo(values.dtype).max:
         values.div_(divisor, rounding_mode="trunc")
+    else:       # the divisor, too, would be held in the tensor's dtype
+        values.copy_(values.to(torch.int64).div_(divisor, rounding_mode="trunc"))
