@@ -25,6 +25,9 @@ from schedlang.running.dtypes import accumulator, require_defined
 TIMEOUT = 300.0
 """Seconds that a rank waits for another."""
 
+LONGEST = 1e9
+"""Seconds of the longest timeout: torch counts milliseconds, in 64 bits or fewer."""
+
 _OF_ALL = ("SL812", "SL813")
 """What every rank sees when something is wrong with one."""
 
@@ -47,6 +50,9 @@ class TorchBackend:
         """See :meth:`schedlang.backend.Distributed.on`."""
         if device not in (None, "cpu", "cuda"):
             raise SchedError(error("SL806", f"there is no device {device}", help="choose cpu or cuda"))
+        if timeout is not None and not 0 < timeout <= LONGEST:          # nor is it NaN
+            raise SchedError(error("SL806", f"ranks cannot wait {timeout:g} seconds",
+                                   help=f"give a timeout above 0 and up to {LONGEST:g} seconds"))
         return replace(self, device=device, timeout=self.timeout if timeout is None else timeout, everywhere=everywhere)
 
     def place(self) -> Place | None:

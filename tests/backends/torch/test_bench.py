@@ -10,9 +10,11 @@ import torch
 import torch.distributed as dist
 
 import schedlang
+from schedlang.backends.torch import backend
 from schedlang.backends.torch.contest import LEAST, contest
 from schedlang.backends.torch.job import BUILT_IN, Contest
 from schedlang.backends.torch.world import World
+from schedlang.diagnostics import SchedError
 from schedlang.running.pairs import Row, as_csv, ratio
 
 ROOT = Path(__file__).parents[3]
@@ -109,3 +111,10 @@ def test_verdicts_and_lines(low, high, verdict):
     assert line == ["torch", "barrier", "", "float32", "2", "0", "a, b", "c", "5", "1.5", "1.25", "0.9", str(low),
                     str(high), "", ""]
     assert names[:3] == ["bench", "collective", "op"] and len(names) == len(line)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0, -1.0, 1e300])
+def test_a_timeout_that_cannot_be(seconds):
+    with pytest.raises(SchedError, match=r"SL806.*ranks cannot wait (nan|inf|0|-1|1e\+300) seconds"):
+        backend.on(timeout=seconds)
+    assert backend.on(timeout=1e9).timeout == 1e9

@@ -12,11 +12,15 @@ import torch
 import torch.distributed as dist
 
 import schedlang.torch as sched
+from schedlang.backends.torch import handshake
 from schedlang.backends.torch.header import EMPTY, SIZE, Header, merged, require_equal, require_equal_counts
+from schedlang.backends.torch.wire import NcclWire
 from schedlang.diagnostics import SchedError
 from schedlang.fitting import choose
 from schedlang.ir.digest import digest
 from schedlang.ir.table import Collective
+from tests import nccl_double
+from tests.cuda_double import Torch
 
 HEADER = Header(3, "allreduce", "sum", "float32", -1, 1024, bytes(range(16)), "ring(channels=1)")
 
@@ -85,6 +89,30 @@ def test_a_digest_is_of_what_is_done():
     v = Collective("alltoallv", counts=np.ones((4, 4), np.int64))
     assert choose("schedlang:alltoallv/bruck.sched", v, 4).relays
     assert not choose("schedlang:alltoallv/pairwise.sched", v, 4).relays
+
+
+@pytest.mark.parametrize("size", range(2, 6))
+@pytest.mark.parametrize("seed", range(4))
+def test_over_nccl_each_round_is_one_batch(size, seed, monkeypatch):
+    """On a communicator that works in order no rank waits for one that waits for it."""
+    class OnDevice(Torch):
+        def zeros(self, *shape: Any, **how: Any) -> torch.Tensor:
+            return nccl_double.device(torch.zeros(*shape, **how))
+
+    monkeypatch.setattr(handshake, "torch", OnDevice())
+    world = nccl_double.World(size, seed=seed, haste=seed / 4, serial=seed % 2 == 1)
+    counts = np.arange(size * size).reshape(size, size)
+
+    def rank(me: int) -> tuple[list[list[int]], str]:
+        mine = handshake.Handshake(NcclWire(None, world.dist))
+        mine.agree(HEADER)
+        found = mine.counts(HEADER, counts[me].tolist(), counts[:, me].tolist())
+        with pytest.raises(SchedError) as failure:
+            mine.agree(replace(HEADER, op="max") if me == size - 1 else HEADER)
+        return found.tolist(), failure.value.diagnostics[0].message
+
+    for found, message in world.run(rank):
+        assert found == counts.tolist() and f"rank 0 has op sum; rank {size - 1} has op max" in message
 
 
 # Over processes: what one rank does differently, and what all are told.
