@@ -88,7 +88,7 @@ class _Search:
         self.table, self.program, self.conditions = table, program, conditions
         self.carriers = c = program.carriers
         self.tokens = receivers_without_store(program)
-        self.several = len(c) > 0 and int(table.count.max()) > 1
+        self.several = int(table.count.max()) > 1
         self.idle: Array | None = None
         if len(repeats):
             idle = np.zeros(len(c), bool)
@@ -117,7 +117,7 @@ class _Search:
             stay[kept] = True
             mine = stay[c.receiver]
             moved |= mine
-            stored |= mine & (c.target != NONE)
+            stored = mine & (c.target != NONE)
             idle = idle & ~mine if idle is not None else None
         while True:
             need = needs(self.program, self.conditions, idle, moved if moved.any() else None,

@@ -81,6 +81,16 @@ def rising(table):
     return int(table.number.min()) >= 0
 
 
+def neighbours(table):
+    """Whether each send stands right before its receive, with one number and one channel, that of its stream."""
+    transfers = np.flatnonzero(table.op <= Op.REDUCE_RECV).tolist()
+    sends = [row for row in transfers if table.op[row] == Op.SEND]
+    return transfers == [row for send in sends for row in (send, send + 1)] and all(
+        table.rank[row] == table.peer[row + 1] and table.peer[row] == table.rank[row + 1]
+        and table.chan[row] == table.chan[row + 1] == table.stream[row] == table.stream[row + 1]
+        and table.number[row] == table.number[row + 1] for row in sends)
+
+
 @pytest.mark.parametrize("block", [1 << 16, 4])
 def test_pairs_of_source_steps(block, monkeypatch):
     monkeypatch.setattr(matching, "BLOCK", block)
@@ -89,6 +99,9 @@ def test_pairs_of_source_steps(block, monkeypatch):
         table = source_steps(random)
         partner, found, rises = paired(table), match(table), rising(table)
         assert found.partner.tolist() == partner and numbers_rise(table, Lanes(table)) == rises
+        side_by_side = neighbours(table)
+        assert matching._alternate(table) == (side_by_side and bool((table.op <= Op.REDUCE_RECV).all()))
+        assert not rises or (matching._neighbours(table) is not None) == side_by_side
         transfers = [row for row in range(len(table)) if table.op[row] <= Op.REDUCE_RECV]
         alone = [row for row in transfers if partner[row] == NONE]
         assert found.numbered == (rises and not alone and all(

@@ -1,18 +1,21 @@
 """Which accesses race: of random tables all pairs of accesses are looked at, one by one."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
-from schedlang.ir.table import NONE, Buffer
+from schedlang.ir.table import NONE, Buffer, Transport
 from schedlang.ops import Op
 from schedlang.verify import races
 from schedlang.verify.matching import match
 from schedlang.verify.sends import Sends
+from schedlang.verify.timing import reach
 from schedlang.verify.timing.order import order
 from schedlang.verify.timing.reach import Reach
+from tests.tables import allreduce
 from tests.unit.order_oracle import random_table
 from tests.unit.test_transport import exchanges
 
@@ -156,3 +159,39 @@ def test_what_races_on_a_transport():
             first, second = sorted((d.witness["first"], d.witness["second"]))
             assert (names.index(d.witness["buffer"]), d.witness["chunk"]) in due[first, second]
         seen[bool(due)] += 1
+
+
+def raced(*rows):
+    """What races in an all-reduce of two ranks over a transport; rows are (op, rank, stream, step, chunk, more)."""
+    columns = [{"op": op, "rank": rank, "stream": stream, "step": step, "buffer": "data", "chunk": chunk, **more}
+               | ({} if op == "copy" else {"peer": 1 - rank}) for op, rank, stream, step, chunk, more in rows]
+    table = replace(allreduce(columns, 2, chunks=3, scratch=[("tmp", 1)]), transport=Transport("wire", 2))
+    matched = match(table)
+    assert not matched.diagnostics
+    done = order(table, matched, Sends.on(table.transport))
+    assert done.complete
+    return [(d.code, d.witness["first"], d.witness["second"]) for d in races.check(table, done)]
+
+
+COPY, ADD = {"from_buffer": "tmp", "from_chunk": 0}, {"from_buffer": "data", "from_chunk": 0}
+
+
+def test_an_operand_may_be_read_before_the_message_is_there():
+    """Stream b writes, and then asks for the message that stream a adds to what is written."""
+    assert raced(("copy", 0, "b", 0, 0, COPY), ("send", 0, "b", 1, 1, {}), ("recv", 1, "b", 0, 1, {}),
+                 ("send", 1, "b", 1, 0, {"chan": "a"}), ("reduce_recv", 0, "a", 0, 0, ADD)) == [("SL401", 0, 4)]
+
+
+def test_that_a_message_was_sent_does_not_show_that_its_receiver_has_read_its_operand():
+    """Rank 1 sends what stream a adds to chunk 0, then what stream b puts there."""
+    assert raced(("send", 1, "b", 0, 1, {"chan": "a"}), ("send", 1, "b", 1, 2, {}), ("recv", 0, "b", 0, 0, {}),
+                 ("reduce_recv", 0, "a", 0, 1, ADD)) == [("SL401", 2, 3)]
+
+
+def test_on_a_transport_the_search_goes_on_to_its_end(monkeypatch):
+    """What nothing on the rank orders may be ordered by messages: so it is with chunk 0, and not with chunk 1."""
+    monkeypatch.setattr(races, "ENOUGH", 1)
+    monkeypatch.setattr(reach, "CELLS", 1)
+    assert raced(("send", 0, "a", 0, 0, {}), ("recv", 1, "a", 0, 2, {}), ("send", 1, "a", 1, 2, {"chan": "b"}),
+                 ("recv", 0, "b", 1, 0, {}), ("copy", 0, "b", 0, 1, COPY), ("copy", 0, "c", 0, 1, COPY)) == [
+        ("SL401", 4, 5)]

@@ -3,11 +3,14 @@ tests/property/test_useless.py and tests/cases."""
 
 import json
 
+import numpy as np
 import pytest
 
 from schedlang.cli.main import main
 from schedlang.diagnostics import Severity
 from schedlang.expand import expand, load_text
+from schedlang.ir.table import NONE
+from schedlang.ops import Op
 from schedlang.verify import verify
 
 GATHER = """schedule gather_all(ranks, rounds=0):
@@ -81,6 +84,51 @@ def test_of_a_slice_that_is_needed_in_part_nothing_is_said():
 """
     (found,) = said(text)
     assert found.code == "SL608" and found.location.line == 5       # what came before is there, whole
+
+
+def test_of_a_slice_that_comes_whole_what_came_before_is_not_needed():
+    text = """schedule part(ranks):
+    collective broadcast(0)
+    chunks 2
+    for r in 1..ranks: send data[1] from 0 to r
+    for r in 1..ranks: send data[0:2] from 0 to r
+"""
+    (found,) = said(text)       # not that half of the second is there already
+    assert found.code == "SL607" and found.location.line == 4 and found.count == 3
+
+
+ORDERED = """schedule ordered(ranks):
+    collective allreduce(sum)
+    buffer token[1]
+    stream a:
+        reduce data[0] from 1 to 0
+        reduce data[0] from 2 to 0
+        send data[0] from 0 to 1
+        record back on 1
+        record gone on 2
+    stream b:
+        wait back on 1
+        wait gone on 2
+        send data[0] from 1 to 0 into token[0]
+        send data[0] from 1 to 2 into token[0]
+        send data[0] from 0 to 2
+        step:
+            send data[0] from 0 to 2
+            send data[0] from 0 to 2 into token[0]
+"""
+
+
+def test_what_can_go_beside_a_message_that_is_needed_for_its_order():
+    """That the message to rank 0 has come says that stream a is done there. Of the others one is useless, one comes
+    again, and of the last, which stores nothing, nothing is said: it is there for its order."""
+    table, findings = expand(load_text(ORDERED), "ordered", ranks=3)
+    assert table is not None, findings
+    last = int(np.flatnonzero(table.op == Op.RECV)[-1])
+    buffer, chunk = table.buffer.copy(), table.chunk.copy()
+    buffer[last], chunk[last] = NONE, 0
+    verdict = verify(table.with_columns(buffer=buffer, chunk=chunk))
+    assert verdict.ok and [(d.code, d.location.line, d.witness["steps"]) for d in verdict.diagnostics] == [
+        ("SL607", 14, 1), ("SL608", 17, 0)]
 
 
 def test_schedules_without_a_result_and_worlds_of_one_rank_are_not_judged():
