@@ -9,12 +9,15 @@ those beside them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
 
+from schedlang.backends.torch.faults import first_line
 from schedlang.backends.torch.header import EMPTY, SIZE, Header, disagreement, merged, require_equal_counts
 from schedlang.backends.torch.wire import NcclWire, Wire
 from schedlang.diagnostics import SchedError, error
@@ -22,6 +25,7 @@ from schedlang.ir.table import Array
 
 HEADER_TAG, COUNTS_TAG = -1, -2
 """Tags of the messages here, below those of schedules."""
+
 
 class Handshake:
     """The headers of the calls of one rank over a wire.
@@ -45,7 +49,7 @@ class Handshake:
         if isinstance(self.wire, NcclWire):
             self.wire.begin(torch.empty(0, device=self.device))
         # Of messages that are no batches all receives stand ready before anything is sent: who is late delays once.
-        gets = [] if exchange else [self.wire.receive(got, (rank - d) % size, HEADER_TAG)
+        gets = [] if exchange else [self._receive(got, (rank - d) % size, HEADER_TAG, header)
                                     for d, got in zip(self._distances, self._got, strict=True)]
         puts = []
         for k, (d, sent, got) in enumerate(zip(self._distances, self._sent, self._got, strict=True)):
@@ -54,7 +58,7 @@ class Handshake:
             if exchange:
                 exchange([(True, sent, after), (False, got, before)])
             else:
-                puts.append((self.wire.send(sent, after, HEADER_TAG), after))
+                puts.append((self._send(sent, after, HEADER_TAG, header), after))
                 self._wait(gets[k], before, header)
             data = got.cpu().numpy().tobytes()
             known, other = merged(known, other, data[:SIZE], data[SIZE:])
@@ -80,7 +84,8 @@ class Handshake:
             if exchange:
                 exchange([(True, out, after), (False, into, before)])
             else:
-                get, put = self.wire.receive(into, before, COUNTS_TAG), self.wire.send(out, after, COUNTS_TAG)
+                get = self._receive(into, before, COUNTS_TAG, header)
+                put = self._send(out, after, COUNTS_TAG, header)
                 self._wait(get, before, header)
                 self._wait(put, after, header)
             have += more
@@ -89,15 +94,30 @@ class Handshake:
         require_equal_counts(sent, known[:, size:].T, header)
         return sent
 
+    def _send(self, values: torch.Tensor, peer: int, tag: int, header: Header) -> Any:
+        with _heard_from(peer, header):
+            return self.wire.send(values, peer, tag)
+
+    def _receive(self, place: torch.Tensor, peer: int, tag: int, header: Header) -> Any:
+        with _heard_from(peer, header):
+            return self.wire.receive(place, peer, tag)
+
     def _wait(self, work: Any, peer: int, header: Header) -> None:
-        try:
+        with _heard_from(peer, header):
             if self.timeout is None:
                 work.wait()
             else:
                 work.wait(self.timeout)
-        except RuntimeError as failure:
-            raise SchedError(error(
-                "SL813", f"call {header.sequence} of the group, {header.collective} with {header.title}: nothing came "
-                f"from rank {peer}, or it took nothing, before any payload moved",
-                help=f"see whether rank {peer} runs and makes this call, with the same `check`: {failure}",
-                peer=peer)) from failure
+
+
+@contextmanager
+def _heard_from(peer: int, header: Header) -> Iterator[None]:
+    """A post fails, too, where the connection is known to be closed."""
+    try:
+        yield
+    except RuntimeError as failure:
+        raise SchedError(error(
+            "SL813", f"call {header.sequence} of the group, {header.collective} with {header.title}: nothing came "
+            f"from rank {peer}, or it took nothing, before any payload moved",
+            help=f"see whether rank {peer} runs and makes this call, with the same `check`: {first_line(failure)}",
+            peer=peer)) from failure

@@ -13,11 +13,12 @@ import torch.distributed as dist
 
 from schedlang.backends.torch.arena import Arena
 from schedlang.backends.torch.execute import Executor
+from schedlang.backends.torch.faults import first_line
 from schedlang.backends.torch.handshake import Handshake
 from schedlang.backends.torch.header import Header
 from schedlang.backends.torch.job import Run
 from schedlang.backends.torch.wire import wire_of
-from schedlang.backends.torch.world import World, first_line
+from schedlang.backends.torch.world import World
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.digest import digest, title
 from schedlang.ir.layout import Layout

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from schedlang.backend import Place
+from schedlang.backends.torch.faults import first_line
 from schedlang.diagnostics import SchedError, error
 
 if TYPE_CHECKING:
@@ -116,11 +117,6 @@ def with_gpu(place: Place, timeout: timedelta, tell: Callable[[Any], None], stor
     dist.init_process_group("nccl", timeout=timeout, device_id=device, **where)     # with a device it connects at once
     control = dist.new_group(backend="gloo", timeout=timeout)
     return World(place.rank, place.size, device, dist.group.WORLD, control, timeout, tell)
-
-
-def first_line(failure: Exception) -> str:
-    """What torch says, without the lines from its C++ part."""
-    return next(iter(str(failure).strip().splitlines()), type(failure).__name__)
 
 
 def require_gpus(have: int, needed: int) -> None:

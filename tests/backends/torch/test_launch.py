@@ -125,6 +125,8 @@ def go_on(world):
 
 
 PROGRAM = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)    # who runs the tests in the background ignores it
 from {HERE} import go_on
 from schedlang.backends.torch.job import Job
 from schedlang.backends.torch.launch import launch
