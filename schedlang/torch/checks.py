@@ -73,6 +73,8 @@ def flat(value: torch.Tensor, group: Any) -> torch.Tensor:
         raise ValueError("Tensors must be dense")
     if not value.is_contiguous():
         raise ValueError("Tensors must be contiguous")
+    if value.is_neg():              # the memory holds other numbers than the tensor
+        raise ValueError("Tensors must not be lazily negated: use resolve_neg()")
     device(value, group)
     value = value.detach()
     return (torch.view_as_real(value) if value.is_complex() else value).view(-1)

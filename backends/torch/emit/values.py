@@ -45,7 +45,8 @@ def check(op: str, dtype: torch.dtype) -> None:
     sums = op in ("sum", "prod", "avg")
     if (dtype.is_floating_point and bits) or (dtype == torch.bool and sums) or (dtype.is_complex and not sums):
         raise TypeError(f"{op} is not defined for {dtype}")
-    if dtype in UNSIGNED and op in ("min", "max", "avg"):
+    narrow = dtype.is_floating_point and dtype.itemsize < 2  # float8 and below: they can be moved
+    if narrow or (dtype in UNSIGNED and op in ("min", "max", "avg")):
         raise TypeError(f"torch cannot compute {op} of {dtype}")
 
 

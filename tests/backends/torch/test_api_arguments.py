@@ -29,6 +29,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a transposed tensor": (lambda: sched.all_reduce(ones(3, 2).t()), ValueError, "Tensors must be contiguous"),
     "an output with gaps": (lambda: sched.all_gather_single(ones(4, 2)[:, :1], ones(2)), ValueError,
                             "Tensors must be contiguous"),
+    "a tensor that is to be negated": (lambda: sched.all_reduce(torch._neg_view(ones(3))), ValueError,
+                                       "must not be lazily negated"),
     "a sparse tensor": (lambda: sched.all_reduce(torch.eye(2).to_sparse()), ValueError, "Tensors must be dense"),
     "another device": (lambda: sched.broadcast(torch.ones(2, device="meta"), 0), RuntimeError,
                        "No backend type associated with device type meta"),

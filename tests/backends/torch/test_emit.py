@@ -104,6 +104,20 @@ def test_sizes_are_checked(world):
                         "5 elements do not divide into 2 equal blocks"]
 
 
+def narrow(text):
+    """Sums of a dtype that torch cannot add: refused while nothing is under way, so the group is as good as before."""
+    ring, value = getattr(module(text), function_name(text)), torch.ones(4)
+    with pytest.raises(TypeError, match=r"torch cannot compute sum of torch\.float8_e4m3fn"):
+        ring(value.to(torch.float8_e4m3fn))
+    ring(value)
+    return value.tolist()
+
+
+def test_a_dtype_that_only_moves(world):
+    text = source(schedlang.load(str(EXAMPLES / "allreduce/ring.sched"), ranks=2).table)
+    assert world(2).run(narrow, text) == [[2.0] * 4] * 2
+
+
 def in_a_part(text):
     """On four ranks: the sum in a group of two of them, by a schedule with two streams."""
     group = dist.new_group([1, 3])
