@@ -127,3 +127,32 @@ def test_statements_beyond_the_limit_count_with_the_last():
     table = table.with_columns(sites=(Site(None),) * 40, site=np.arange(40, dtype=np.int32))
     found = match(table).diagnostics
     assert [(d.code, d.count) for d in found] == [("SL303", 1)] * (SHOWN - 1) + [("SL303", 20 - SHOWN + 1)]
+
+
+def one_connection(sent, taken, sites):
+    """Rank 0 sends messages of these sizes, rank 1 receives with those, all in one step; ``sites``: their
+    statements."""
+    rows = [dict(op="send", rank=0, peer=1, buffer="data", chunk=0, count=n) for n in sent]
+    rows += [dict(op="recv", rank=1, peer=0, buffer="data", chunk=0, count=n) for n in taken]
+    table = table_from_rows(rows, ranks=2, chunks=4, collective=Collective("allreduce", "sum"),
+                            buffers=[Buffer("data", 4, role="data")])
+    return table.with_columns(sites=(Site(None),) * len(rows), site=np.array(sites, np.int32))
+
+
+@pytest.mark.parametrize("sites", [[0, 0, 1, 2], [0, 1, 2, 2]])
+def test_each_two_statements_that_meet_are_told(sites):
+    assert [(d.code, d.witness["send"], d.witness["receive"], d.count) for d in match(
+        one_connection([1, 1], [2, 2], sites)).diagnostics] == [("SL303", 0, 2, 1), ("SL303", 1, 3, 1)]
+
+
+@pytest.mark.parametrize(("sent", "taken", "meant"), [([1, 2], [2, 1], [1, 1]), ([1, 2], [2, 3], [0, 1])])
+def test_a_receive_was_meant_for_another_where_the_sizes_say_so(sent, taken, meant):
+    found = match(one_connection(sent, taken, range(4))).diagnostics
+    assert [sum("probably meant" in n.message for n in d.notes) for d in found] == meant
+
+
+def test_of_messages_that_none_receives_no_sizes_are_told():
+    rows = [dict(op="send", rank=rank, peer=1 - rank, buffer="data", chunk=0, count=1 + rank) for rank in range(2)]
+    table = table_from_rows(rows, ranks=2, chunks=2, collective=Collective("allreduce", "sum"),
+                            buffers=[Buffer("data", 2, role="data")])
+    assert [(d.code, d.count) for d in match(table).diagnostics] == [("SL301", 2)]

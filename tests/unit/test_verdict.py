@@ -238,11 +238,13 @@ def test_a_sum_into_what_is_written_only_later():
 
 
 def test_of_the_later_writers_the_first_to_come_is_told():
-    """Whichever stands first in the table."""
+    """Whichever stands first in the table, which has a receive with an operand: so values stand in its order."""
     rows = [dict(op="copy", rank=0, step=step, buffer="tmp", chunk=0, from_buffer="data", from_chunk=0)
             for step in (2, 1)]
     rows.append(dict(op="copy", rank=0, step=0, buffer="data", chunk=0, from_buffer="tmp", from_chunk=0))
-    found = the(verify(allreduce(rows, 1, scratch=[("tmp", 1)])), "SL403")
+    rows += [dict(op="send", rank=0, peer=1, step=3, buffer="data", chunk=0),
+             dict(op="reduce_recv", rank=1, peer=0, buffer="tmp", chunk=0, from_buffer="data", from_chunk=0)]
+    found = the(verify(allreduce(rows, 2, scratch=[("tmp", 1)])), "SL403")
     assert [n.message for n in found.notes] == ["it is written only later: rank 0, step 1: copy data[0] into tmp[0]"]
 
 
