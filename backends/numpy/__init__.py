@@ -11,13 +11,11 @@ from schedlang.backend import Progress
 from schedlang.backends.numpy.fit import lengths
 from schedlang.backends.numpy.moves import Plan, plan
 from schedlang.backends.numpy.tiles import Piece, execute
-from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
 from schedlang.running.binding import Ranges, bind, ends, starts
 from schedlang.running.dtypes import accumulator, named, require_defined
-from schedlang.verify.matching import match
-from schedlang.verify.timing.order import order
+from schedlang.running.executable import divisors, legal_order
 
 MOVES_KEPT = 1 << 21
 """How many moves the plans that are kept may have together; the newest is kept in any case."""
@@ -65,15 +63,7 @@ class NumpyBackend:
         known = next((steps for owner, steps in self._plans if owner() is table), None)
         if known is not None:
             return known
-        pairs = match(table)
-        faults = [d for d in pairs.diagnostics if d.severity.name == "ERROR"]
-        if faults:
-            raise SchedError(faults)
-        when = order(table, pairs)
-        if not when.complete:
-            raise SchedError(error(
-                "SL305", f"{table.name} cannot be executed to its end: operations wait for each other",
-                                   help="see what `schedlang verify` says"))
+        pairs, when = legal_order(table)
         made = plan(table, pairs.partner, when.posted, when.done, when.ready)
         kept, moves = [(ref(table), made)], len(made)
         for owner, steps in self._plans:
@@ -97,16 +87,11 @@ def _first(table: OpTable, steps: Plan, buffer: int, rank: int, chunks: range) -
 
 
 def _divisor(table: OpTable, op: str | None, buffer: int, rank: int, chunks: range) -> int | Array | None:
-    """What results are divided by at the end: by how many values each is the reduction of."""
+    """What results are divided by at the end."""
     if op is None or not REDUCE_OPS[op].divides or not COLLECTIVES[table.collective.name].reduces:
         return None
-    ensures = table.collective.ensures
-    if ensures is None:
-        return table.ranks
-    divisor = np.ones(len(chunks), np.int64)
-    mine = np.flatnonzero((ensures.buffer == buffer) & (ensures.rank == rank))
-    divisor[np.asarray(ensures.chunk)[mine] - chunks.start] = np.diff(ensures.starts)[mine]
-    return divisor
+    found = divisors(table, buffer, rank, chunks)
+    return table.ranks if table.collective.ensures is None else found
 
 
 backend = NumpyBackend()

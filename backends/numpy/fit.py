@@ -9,9 +9,9 @@ import numpy as np
 
 from schedlang.backends.numpy.moves import Plan
 from schedlang.backends.numpy.temporaries import spread
-from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.running.binding import Bound, index_of, starts
+from schedlang.running.executable import misfit
 
 
 def lengths(table: OpTable, plan: Plan, bound: Bound) -> Array | None:
@@ -51,7 +51,7 @@ def lengths(table: OpTable, plan: Plan, bound: Bound) -> Array | None:
         if len(wrong):
             k = int(wrong[0])
             limit = other[k] if unequal[k] else room[to[k]]
-            raise _misfit(table, bound, int(plan.row[owner[a + k]]), int(value[k]), int(limit), bool(unequal[k]))
+            raise misfit(bound.layout, int(plan.row[owner[a + k]]), int(value[k]), int(limit), bool(unequal[k]))
         held[to] = moved[a:b] = value
     return _longest(moved, plan.count)
 
@@ -70,16 +70,3 @@ def _rooms(table: OpTable, plan: Plan, bound: Bound) -> tuple[Array, Array]:
             room[first : first + buffer.chunks] = bound.lengths(index, rank, range(buffer.chunks))
             own[first : first + buffer.chunks] = buffer.role != "scratch"
     return room, own
-
-
-def _misfit(table: OpTable, bound: Bound, row: int, length: int, other: int, reduced: bool) -> SchedError:
-    location, values = table.origin(row)
-    turn = ", ".join(f"{n}={v}" for n, v in values.items())
-    what = (f"a value of {length} elements is reduced with one of {other}" if reduced
-            else f"a value of {length} elements moves into a part of {other}")
-    even = bound.elements // table.chunks * table.chunks
-    near = [] if table.collective.counts is not None else [n for n in (even, even + table.chunks) if n]
-    return SchedError(error(
-        "SL802", f"{what}: {bound.elements} elements do not divide evenly into the chunks of {table.name}"
-                 + (f" ({turn})" if turn else ""), location,
-        help=f"use {' or '.join(map(str, near))} elements" if near else "make all counts equal", row=row))

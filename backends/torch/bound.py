@@ -14,6 +14,7 @@ from schedlang.ir.layout import Layout
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import COLLECTIVES
 from schedlang.running.binding import ends, index_of
+from schedlang.running.executable import divisors
 
 TOKEN = 1
 """A barrier moves no elements, but its messages must go: each has one of the executor's own."""
@@ -166,13 +167,6 @@ def _all_equal(layout: Layout) -> bool:
 
 def _shares(table: OpTable, buffer: int, rank: int, chunks: range) -> list[tuple[int, int, int]]:
     """Runs of chunks of a result with one divisor: (first, stop, divisor)."""
-    if not COLLECTIVES[table.collective.name].reduces:
-        return [(chunks.start, chunks.stop, 1)]
-    ensures = table.collective.ensures
-    if ensures is None:
-        return [(chunks.start, chunks.stop, table.ranks)]
-    divisor = np.ones(len(chunks), np.int64)
-    mine = np.flatnonzero((ensures.buffer == buffer) & (ensures.rank == rank))
-    divisor[np.asarray(ensures.chunk)[mine] - chunks.start] = np.diff(ensures.starts)[mine]
+    divisor = divisors(table, buffer, rank, chunks)
     cuts = [0, *(np.flatnonzero(np.diff(divisor)) + 1).tolist(), len(divisor)]
     return [(chunks.start + a, chunks.start + b, int(divisor[a])) for a, b in pairwise(cuts)]

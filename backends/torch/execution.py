@@ -10,11 +10,9 @@ from weakref import finalize
 import numpy as np
 
 from schedlang.backends.torch.values import Values, follow
-from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import NONE, Array, OpTable
-from schedlang.verify.matching import match
+from schedlang.running.executable import legal_order
 from schedlang.verify.timing.connections import Matching
-from schedlang.verify.timing.order import order
 
 T = TypeVar("T")
 
@@ -57,14 +55,7 @@ class Execution:
 
 
 def _execution(table: OpTable) -> Execution:
-    pairs = match(table)
-    faults = [d for d in pairs.diagnostics if d.severity.name == "ERROR"]
-    if faults:
-        raise SchedError(faults)
-    when = order(table, pairs)
-    if not when.complete:
-        raise SchedError(error("SL305", f"{table.name} cannot be executed to its end: operations wait for each other",
-                               help="see what `schedlang verify` says"))
+    pairs, when = legal_order(table)
     tag, tags = _tags(table, pairs, when.ready)
     return Execution(when.posted, when.ready, when.done, pairs.partner, tag, tags)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedlang.diagnostics import SchedError, error
 from schedlang.ir.buffers import initialised
 from schedlang.ir.layout import Layout
 from schedlang.ir.locations import Locations
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import COLLECTIVES, Op
+from schedlang.running.executable import misfit
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Values:
             wrong = np.flatnonzero(length != other if reduced else length > other)
             if len(wrong):
                 k = wrong[np.argmin(pairs[wrong, 2])]
-                raise _misfit(layout, int(pairs[k, 2]), int(length[k]), int(other[k]), reduced)
+                raise misfit(layout, int(pairs[k, 2]), int(length[k]), int(other[k]), reduced)
 
 
 def follow(table: OpTable, partner: Array, posted: Array, ready: Array, done: Array) -> Values:
@@ -148,17 +148,3 @@ def _each_once(pairs: list[Array]) -> Array:
     joined = np.concatenate(pairs)
     _, first = np.unique(joined[:, :2], axis=0, return_index=True)
     return joined[np.sort(first)]
-
-
-def _misfit(layout: Layout, row: int, length: int, other: int, reduced: bool) -> SchedError:
-    table = layout.table
-    location, values = table.origin(row)
-    turn = ", ".join(f"{n}={v}" for n, v in values.items())
-    what = (f"a value of {length} elements is reduced with one of {other}" if reduced
-            else f"a value of {length} elements moves into a part of {other}")
-    even = layout.elements // table.chunks * table.chunks
-    near = [] if table.collective.counts is not None else [n for n in (even, even + table.chunks) if n]
-    return SchedError(error(
-        "SL802", f"{what}: {layout.elements} elements do not divide evenly into the chunks of {table.name}"
-                 + (f" ({turn})" if turn else ""), location,
-        help=f"use {' or '.join(map(str, near))} elements" if near else "make all counts equal", row=row))
