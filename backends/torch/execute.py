@@ -17,7 +17,7 @@ from schedlang.backends.torch.plan import plan
 from schedlang.backends.torch.program import Program, alias
 from schedlang.backends.torch.tasks import STAGING
 from schedlang.backends.torch.together import plan_together
-from schedlang.backends.torch.wire import NcclWire, Wire
+from schedlang.backends.torch.wire import AnyWire, NcclWire
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES, REDUCE_OPS
@@ -49,7 +49,7 @@ class Executor:
     does).
     """
 
-    def __init__(self, table: OpTable, rank: int, wire: Wire, *, timeout: timedelta | None = None) -> None:
+    def __init__(self, table: OpTable, rank: int, wire: AnyWire, *, timeout: timedelta | None = None) -> None:
         self.table, self.rank, self.wire, self.timeout = table, rank, wire, timeout
         self.plan = plan_together(table, rank) if isinstance(wire, NcclWire) else plan(table, rank)
         self.barrier = COLLECTIVES[table.collective.name].family == "barrier"

@@ -19,7 +19,7 @@ import torch
 
 from schedlang.backends.torch.faults import first_line
 from schedlang.backends.torch.header import EMPTY, SIZE, Header, disagreement, merged, require_equal_counts
-from schedlang.backends.torch.wire import NcclWire, Wire
+from schedlang.backends.torch.wire import AnyWire, NcclWire
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array
 
@@ -33,7 +33,7 @@ class Handshake:
     ``timeout``: how long to wait for another rank; None: as long as the process group does.
     """
 
-    def __init__(self, wire: Wire, *, timeout: timedelta | None = None, device: torch.device | str = "cpu") -> None:
+    def __init__(self, wire: AnyWire, *, timeout: timedelta | None = None, device: torch.device | str = "cpu") -> None:
         self.wire, self.timeout, self.device = wire, timeout, device
         self._distances = [1 << k for k in range((wire.size - 1).bit_length())]
         self._sent = [torch.zeros(2 * SIZE, dtype=torch.uint8, device=device) for _ in self._distances]
@@ -95,10 +95,12 @@ class Handshake:
         return sent
 
     def _send(self, values: torch.Tensor, peer: int, tag: int, header: Header) -> Any:
+        assert not isinstance(self.wire, NcclWire)      # which exchanges
         with _heard_from(peer, header):
             return self.wire.send(values, peer, tag)
 
     def _receive(self, place: torch.Tensor, peer: int, tag: int, header: Header) -> Any:
+        assert not isinstance(self.wire, NcclWire)
         with _heard_from(peer, header):
             return self.wire.receive(place, peer, tag)
 

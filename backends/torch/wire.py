@@ -26,8 +26,9 @@ class Work(Protocol):
 
 
 class Wire(Protocol):
-    """Sends and receives of one rank of a world of ``size``. Neither blocks. Messages of one source, destination and
-    tag come in the order in which they are sent. ``watch``: tells others whom this rank waits for; None: nobody."""
+    """Sends and receives of one rank of a world of ``size``, one by one. Neither blocks. Messages of one source,
+    destination and tag come in the order in which they are sent. ``watch``: tells others whom this rank waits for;
+    None: nobody."""
 
     rank: int
     size: int
@@ -89,18 +90,12 @@ class NcclWire:
         for work in through.batch_isend_irecv(operations):
             work.wait()
 
-    def send(self, data: torch.Tensor, peer: int, tag: int) -> Work:
-        """A batch of its own; what this rank posts next waits for its end."""
-        work: Work = self._through.isend(data, self._peers[peer], self._group)
-        return work
 
-    def receive(self, data: torch.Tensor, peer: int, tag: int) -> Work:
-        """A batch of its own; what this rank posts next waits for its end."""
-        work: Work = self._through.irecv(data, self._peers[peer], self._group)
-        return work
+AnyWire = Wire | NcclWire
+"""Messages one by one, or in batches."""
 
 
-def wire_of(group: dist.ProcessGroup, device: str | None = None) -> Wire:
+def wire_of(group: dist.ProcessGroup, device: str | None = None) -> AnyWire:
     """The wire over a process group; ranks are those of the group, 0 to size - 1. ``device``: where the tensors are,
     ``cpu`` or ``cuda``; None: the CPU, if the group moves what is there."""
     kinds = {kind.type for kind in group._device_types}

@@ -134,6 +134,14 @@ def row(value: torch.Tensor) -> int:
     return math.prod(value.shape[1:]) * (2 if value.is_complex() else 1)
 
 
+def only_there(parts: list[torch.Tensor], here: bool, name: str, side: str) -> None:
+    """A list that one rank brings, and no other."""
+    if here and not parts:
+        raise ValueError(f"Argument ``{name}`` must be specified on {side} rank.")
+    if parts and not here:
+        raise ValueError(f"Argument ``{name}`` must NOT be specified on non-{side} ranks.")
+
+
 def listed(values: list[torch.Tensor], like: torch.Tensor, ranks: int, what: str, side: str) -> None:
     """A list with a tensor for each rank, all alike."""
     if len(values) != ranks:

@@ -157,10 +157,7 @@ def gather(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, 
         return None
     root = checks.rank_in(group, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
     here = group.rank() == root
-    if here and not parts:
-        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    if parts and not here:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    checks.only_there(parts, here, "gather_list", "destination")
     if here:
         checks.listed(parts, tensor, group.size(), "gather", "output")
     source, into = checks.bits(checks.flat(tensor, group)), [checks.bits(checks.flat(p, group)) for p in parts]
@@ -191,10 +188,7 @@ def scatter(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None
         return None
     root = checks.rank_in(group, 0 if src is None and group_src is None else src, group_src, "scatter")
     here = group.rank() == root
-    if here and not parts:
-        raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-    if parts and not here:
-        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    checks.only_there(parts, here, "scatter_list", "source")
     if here:
         checks.listed(parts, tensor, group.size(), "scatter", "input")
     target, dealt = checks.bits(checks.flat(tensor, group)), [checks.bits(checks.flat(p, group)) for p in parts]

@@ -17,7 +17,7 @@ from schedlang.backends.torch.bound import Bound, bind
 from schedlang.backends.torch.execute import SIZES_KEPT, Executor
 from schedlang.backends.torch.handshake import Handshake
 from schedlang.backends.torch.header import Header
-from schedlang.backends.torch.wire import NcclWire, Wire, wire_of
+from schedlang.backends.torch.wire import AnyWire, NcclWire, wire_of
 from schedlang.diagnostics import SchedError, error
 from schedlang.fitting import Chosen, Given, choose, with_counts
 from schedlang.ir.layout import Layout
@@ -30,7 +30,7 @@ from schedlang.torch.lane import Lane, Work
 class Counted(Executor):
     """Executes v-collectives whose counts change from call to call."""
 
-    def __init__(self, table: OpTable, rank: int, wire: Wire) -> None:
+    def __init__(self, table: OpTable, rank: int, wire: AnyWire) -> None:
         super().__init__(table, rank, wire)
         assert table.collective.counts is not None
         self.counts: Array = table.collective.counts

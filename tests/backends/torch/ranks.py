@@ -16,14 +16,14 @@ import torch.distributed as dist
 
 from schedlang.backends.torch.execute import Executor
 from schedlang.backends.torch.share import as_array, as_tensor
-from schedlang.backends.torch.wire import Wire, wire_of
+from schedlang.backends.torch.wire import AnyWire, wire_of
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
 from schedlang.running.binding import ends, index_of, starts
 from tests.backends.torch.memory_wire import World
 
 
-def share(table: OpTable, layout: Layout, wire: Wire, inputs: Mapping[str, Array], dtype: np.dtype[Any],
+def share(table: OpTable, layout: Layout, wire: AnyWire, inputs: Mapping[str, Array], dtype: np.dtype[Any],
           executor: Executor | None = None, **how: Any) -> dict[str, Array]:
     """What one rank does, and its results."""
     rank, buffers = wire.rank, {}
