@@ -28,10 +28,14 @@ MOST_LOCATIONS = 1 << 24
 """How many chunks the buffers of all ranks may have: 85 ranks with three buffers as long as offsets reach, 10,000 with
 1,600 chunks each. A file of a few lines that asks for the most takes some seconds and less than 2 GB."""
 
+MOST_MOVED = 1 << 24
+"""How many chunks all steps together may receive or copy: each is followed by itself, for up to 90 bytes. The largest file
+known moves 11,520."""
+
 
 def check(plan: Plan, complaints: Complaints) -> None:
     """Raises SchedError where a rule is broken: SL108; SL221 where a step reaches outside of its buffer; SL208 where
-    the world is too large to follow."""
+    the world or what is moved in it is too large to follow."""
     rules = _Rules(plan, complaints)
     rules.numbering()
     rules.peers("send", plan.send)
@@ -51,6 +55,8 @@ def check(plan: Plan, complaints: Complaints) -> None:
     rules.bounds("dstoff", WRITES, plan.dst_space, plan.dst_offset, size)
     rules.copies("i_off", Space.INPUT, plan.copy_input, size)
     rules.copies("o_off", Space.OUTPUT, plan.copy_output, size)
+    complaints.stop()
+    rules.work()
     complaints.stop()
 
 
@@ -158,6 +164,13 @@ class _Rules:
                 f"the buffers of the {self.plan.ranks:,} ranks have {total:,} chunks in all, more than "
                 f"{MOST_LOCATIONS:,}",
                 self.plan.at, "nchunksperloop", code="SL208", help="verify a smaller world, or one with fewer chunks")
+
+    def work(self) -> None:
+        moves = (WRITES | RECEIVES)[self.plan.kind]
+        if (moved := int(self.plan.count[moves].sum() + self.plan.copy_count.sum())) > MOST_MOVED:
+            self.complaints.add(f"the steps receive or copy {moved:,} chunks in all, more than {MOST_MOVED:,}",
+                                self.plan.at, "nchunksperloop", code="SL208",
+                                help="verify a file with fewer chunks, or fewer steps with a large cnt")
 
     def bounds(self, name: str, kinds: Array, space: Array, offset: Array, sizes: Array) -> None:
         """Steps of certain kinds stay within their buffers."""

@@ -489,6 +489,24 @@ def test_a_world_too_large_to_follow():
     assert loads(algo(gpus[:85], chunks=1 << 16), "a.xml").ranks == 85
 
 
+def test_more_chunks_moved_than_can_be_followed():
+    """As many as there may be, by receives, copies and the copies of the oldest dialect; then one more."""
+    half = 1 << 15
+
+    def moving(*more: str) -> str:
+        steps = [step("cpy", ("i", 0), ("s", 0), cnt=half - (s == 0)) for s in range(256)]
+        sends = [step("s", ("i", 0), cnt=half) for _ in range(256)]
+        takes = [step("r", dst=("s", 0), cnt=half) for _ in range(256)]
+        return algo([gpu(0, [block(0, [*steps, *more]), block(1, sends, send=1)], i=half, o=1, s=half),
+                     gpu(1, [copy(0, 0), block(0, takes, recv=0)], i=half, o=1, s=half)], chunks=half, coll="custom")
+
+    loads(moving(), "a.xml")
+    loads(moving(step("nop")), "a.xml")
+    code, line, place, message = only(moving(step("re", ("i", 0), ("s", 0))))
+    assert (code, line, place) == ("SL208", 1, 'nchunksperloop="32768"')
+    assert message == "the steps receive or copy 16,777,217 chunks in all, more than 16,777,216"
+
+
 def test_findings_are_no_flood():
     """Each rule at three places, the last of which counts the rest; twenty in all."""
     steps = [step("cpy", ("i", 5), ("o", 9), cnt=0 if s == 7 else 1) for s in range(50)]

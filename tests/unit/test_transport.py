@@ -12,7 +12,7 @@ from schedlang.interpret import interpret
 from schedlang.ir import json, legal
 from schedlang.ir.table import COLUMNS, Transport
 from schedlang.ops import Op
-from schedlang.verify import DEFAULT, Sends, deadlock, room, verify
+from schedlang.verify import DEFAULT, Sends, deadlock, verify
 from schedlang.verify.matching import match
 from schedlang.verify.removal import settled
 from schedlang.verify.timing.slots import slots
@@ -219,14 +219,6 @@ def test_what_can_go_is_tried_on_the_transport():
 def test_a_transport_holds_a_message():
     (found,) = legal.check(crossed(1, depth=0))
     assert found.code == "SL107" and "holds 0 messages" in found.message
-
-
-def test_pieces_need_memory(monkeypatch):
-    table = crossed(5000)
-    monkeypatch.setattr(room, "MANY_ROWS", 15_000)
-    monkeypatch.setattr(room, "available", lambda: 1_000_000)
-    assert room.check(replace(table, transport=None)) == []
-    assert [d.code for d in room.check(table)] == ["SL208"]
 
 
 def test_the_json_form_says_the_transport():

@@ -36,11 +36,11 @@ def test_without_memory_enough_nothing_is_judged(monkeypatch):
     assert proofs(verify(ring(2))) == {"form": ("failed", ""), **left_open("there is not memory enough", *NAMES[1:])}
 
 
-@pytest.mark.parametrize("carried", [0, 24])
-def test_how_much_memory_is_asked_for(carried, monkeypatch):
-    """For 24 rows and 9 places, and for the 24 chunks of them that go over a transport."""
-    table = ring(3).with_columns(transport=Transport("wire", 1) if carried else None, location=Place("x.sched", 7))
-    needed, most = 24 * room.ROW + 9 * room.LOCATION + carried * room.PIECE, 24
+@pytest.mark.parametrize("count", [1, 3])
+def test_how_much_memory_is_asked_for(count, monkeypatch):
+    """For 24 rows and 9 places, and for what 12 of the rows bring besides their first chunk."""
+    table = ring(3).with_columns(count=np.full(24, count, np.int32), location=Place("x.sched", 7))
+    needed, most = 24 * room.ROW + 9 * room.LOCATION + 12 * (count - 1) * room.PIECE, 24
     for least, there, enough in ((most, needed, True), (most + 1, needed - 1, True), (most, None, True),
                                  (most, needed - 1, False)):
         monkeypatch.setattr(room, "MANY_ROWS", least)
@@ -54,13 +54,14 @@ def test_how_much_memory_is_asked_for(carried, monkeypatch):
     assert found.help == "verify a smaller world, take fewer chunks, or a machine with more memory"
 
 
-@pytest.mark.parametrize(("places", "chunks"), [(30, 24), (9, 48)])
-def test_memory_is_asked_for_places_and_chunks_too(places, chunks, monkeypatch):
+@pytest.mark.parametrize(("places", "count"), [(30, 1), (9, 4)])
+def test_memory_is_asked_for_places_and_chunks_too(places, count, monkeypatch):
     """What there are most of decides whether it is asked for at all."""
-    table = ring(3).with_columns(count=np.full(24, chunks // 24, np.int32), transport=Transport("wire", 1),
+    table = ring(3).with_columns(count=np.full(24, count, np.int32),
                                  buffers=(Buffer("data", places // 3, role="data"),))
     monkeypatch.setattr(room, "available", lambda: 1)
-    for least, asked in ((max(places, chunks), True), (max(places, chunks) + 1, False)):
+    most = max(places, 12 * (count - 1))
+    for least, asked in ((most, True), (most + 1, False)):
         monkeypatch.setattr(room, "MANY_ROWS", least)
         assert bool(room.check(table)) is asked
 
