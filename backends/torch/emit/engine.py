@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -151,6 +151,135 @@ def chunks(place: Place | None) -> tuple[tuple[str, int], ...]:
     return tuple((place.buffer, c) for c in range(place.start, place.stop)) if place else ()
 
 
+class Span(NamedTuple):
+    """Elements first .. last - 1 of a buffer."""
+
+    buffer: str
+    first: int
+    last: int
+
+
+BESIDE = ""  # the buffer for what lands, or is kept, beside its place
+
+Starts = tuple[tuple[str, tuple[int, ...]], ...]  # by buffer, where its chunks start, and where the last one ends
+
+
+class Move(NamedTuple):
+    """A task on tensors of one size: what it sends, or where what it receives lands; what it copies before the
+    messages of its turn; and what it writes after them, as (how, into, from)."""
+
+    task: Task
+    span: Span | None
+    keeps: tuple[Span, Span] | None
+    writes: list[tuple[str, Span, Span]]
+
+
+@lru_cache(maxsize=64)
+def moves(rank: int, starts: Starts) -> tuple[list[list[Move]], int]:
+    """The tasks of each turn, without those that have nothing to do at this size; and how much memory they take beside
+    the buffers."""
+    cuts, room = dict(starts), 0
+    free: dict[tuple[int, int], list[Span]] = {}  # by stream and size
+    used: list[list[tuple[int, Span]]] = []
+
+    def span(place: Place | None) -> Span | None:
+        if place is None or cuts[place.buffer][place.start] == cuts[place.buffer][place.stop]:
+            return None
+        return Span(place.buffer, cuts[place.buffer][place.start], cuts[place.buffer][place.stop])
+
+    def beside(stream: int, like: Span) -> Span:
+        nonlocal room
+        size = like.last - like.first
+        known = free.get((stream, size))
+        if known:
+            found = known.pop()
+        else:
+            found, room = Span(BESIDE, room, room + size), room + size
+        used[-1].append((stream, found))
+        return found
+
+    turns: list[list[Move]] = []
+    for turn in tasks(rank, tuple(cuts)):
+        for stream, given in used[-AHEAD - 1] if len(used) > AHEAD else ():  # nothing is posted further ahead
+            free.setdefault((stream, given.last - given.first), []).append(given)
+        used.append([])
+        turns.append([])
+        for task in turn:
+            place, other = span(task.op.place), span(task.op.other)
+            if place is None and not task.op.event:
+                continue
+            landed = beside(task.stream, place) if task.staged and place else None
+            keeps = (beside(task.stream, other), other) if task.kept and other else None
+            writes = []
+            for source in (keeps[0] if keeps else other, landed):
+                if place and source:
+                    first = task.op.kind in ("recv", "copy") or (landed and source is not landed)
+                    writes.append(("copy" if first else "combine", place, source))
+            turns[-1].append(Move(task, landed or place, keeps, writes))
+    return turns, room
+
+
+class Action(NamedTuple):
+    """What a rank does next over Gloo. ``message``: its number, of a message."""
+
+    how: str
+    message: int
+    into: Any = None
+    source: Any = None
+    peer: int = -1
+    group: str = ""
+
+
+@lru_cache(maxsize=64)
+def actions(rank: int, starts: Starts) -> list[Action]:
+    """Turn by turn: receives are posted, those of the turn and of some to come; then come sends; then what arrives is
+    taken. A send is waited for only where what it reads is written, or at the end."""
+    turns, _ = moves(rank, starts)
+    coming = [move for turn in turns for move in turn if move.task.op.kind.startswith("recv")]
+    number = itertools.count()
+    arriving: dict[int, int] = {}  # the message of each move
+    sending: dict[tuple[str, int], list[int]] = {}  # by the chunks that they read
+    sent: dict[int, int] = {}  # the turn of those that were not waited for
+    found: list[Action] = []
+
+    def settle(task: Task) -> None:
+        """Wait until no send reads from the place of a task."""
+        for message in [message for chunk in task.chunks for message in sending.pop(chunk, ())]:
+            if sent.pop(message, None) is not None:
+                found.append(Action("wait", message))
+
+    def busy(task: Task, at: int) -> bool:
+        """Whether a send of the turn before reads from the place of a task; older ones are over by now, or soon."""
+        return any(sent.get(message, -1) >= at - 1 for chunk in task.chunks for message in sending.get(chunk, ()))
+
+    posted = 0
+    for at, turn in enumerate(turns):
+        while posted < len(coming) and coming[posted].task.turn <= at + AHEAD:
+            task = coming[posted].task
+            if not task.staged:
+                if task.turn > at and (task.free > at or busy(task, at)):
+                    break  # later ones wait, too: the messages of a connection come in order
+                settle(task)
+            message = arriving[id(coming[posted])] = next(number)
+            found.append(Action("recv", message, coming[posted].span, None, task.op.peer, task.group))
+            posted += 1
+        found += [Action("copy", -1, *move.keeps) for move in turn if move.keeps]
+        for move in turn:
+            if move.task.op.kind == "send":
+                message = next(number)
+                found.append(Action("send", message, None, move.span, move.task.op.peer, move.task.group))
+                sent[message] = at
+                for chunk in move.task.chunks:
+                    sending.setdefault(chunk, []).append(message)
+        for move in turn:
+            if id(move) in arriving:
+                found.append(Action("wait", arriving.pop(id(move))))
+            if move.writes and move.task.op.kind != "send":
+                settle(move.task)
+                found += [Action(how, -1, into, source) for how, into, source in move.writes]
+    return [*found, *(Action("wait", message) for message in sent)]
+
+
 class Links:
     """What a process group needs once: one more for each further stream, and memory that is used again.
 
@@ -170,27 +299,15 @@ class Links:
                      for _ in GROUPS[1:]]
         for one in [group, *self.more]:
             dist.all_reduce(torch.zeros(1, device=device), group=one)
-        self.memory: dict[Any, list[torch.Tensor]] = {}
+        self.memory: dict[str, torch.Tensor] = {}
         self.cuda: dict[int, Any] = {}
-
-
-LINKS: weakref.WeakKeyDictionary[Any, dict[str, Links]] = weakref.WeakKeyDictionary()  # by group and kind of device
-
-
-class Sent:
-    """A send under way, and its turn."""
-
-    def __init__(self, work: Any, turn: int) -> None:
-        self.work, self.turn = work, turn
-
-    def wait(self) -> None:
-        if self.work is not None:
-            self.work.wait()
-            self.work = None
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+
+
+LINKS: weakref.WeakKeyDictionary[Any, dict[str, Links]] = weakref.WeakKeyDictionary()  # by group and kind of device
 
 
 class Call:
@@ -205,156 +322,81 @@ class Call:
             known[device.type] = Links(group, device)
         self.links = known[device.type]
         self.groups = dict(zip(GROUPS, [group, *self.links.more], strict=True))
-        self.op, self.starts = op, starts
+        self.op = op
+        self.starts = tuple((name, tuple(cuts)) for name, cuts in starts.items())
+        self.turns, room = moves(self.links.rank, self.starts)
         self.like = next(tensor for tensor in tensors.values() if tensor is not None)
         self.width = self.like.element_size()
-        self.reused: dict[Any, list[torch.Tensor]] = {}
-        self.scratch = [name for name in starts if name not in tensors]
-        self.tensors = {name: tensors[name] if name in tensors else self.memory(name, cuts[-1])
-                        for name, cuts in starts.items()}
+        own = {name: self.memory(name, cuts[-1]) for name, cuts in starts.items() if name not in tensors}
+        self.tensors = {**tensors, **own, BESIDE: self.memory(BESIDE, room)}
         self.bytes = {name: as_bytes(tensor) for name, tensor in self.tensors.items() if tensor is not None}
         self.events: dict[tuple[Any, ...], Any] = {}
-        self.sending: dict[tuple[str, int], list[Sent]] = {}  # by the chunks that they read
 
     def run(self) -> None:
-        turns = tasks(self.links.rank, tuple(self.starts))
         with torch.no_grad(), self.streams():
             if self.links.batched:
-                self.batches(turns)
+                self.batches()
             else:
-                self.messages(turns)
-        for name in self.scratch:
-            self.release(name, self.tensors[name])
-        self.links.memory = self.reused  # for the next call
+                self.messages()
 
-    # What both ways share
+    def memory(self, name: str, elements: int) -> torch.Tensor:
+        """Memory that is not the caller's: that of the call before, if it fits."""
+        kept = self.links.memory.get(name)
+        if kept is None or kept.numel() < elements or (kept.dtype, kept.device) != (self.like.dtype, self.like.device):
+            kept = self.links.memory[name] = self.like.new_empty(elements)
+        return kept[:elements]
 
-    def size(self, place: Place | None) -> int:
-        """How many elements stand there."""
-        return self.starts[place.buffer][place.stop] - self.starts[place.buffer][place.start] if place else 0
+    def view(self, span: Span) -> torch.Tensor:
+        return self.tensors[span.buffer][span.first : span.last]
 
-    def view(self, place: Any) -> torch.Tensor:
-        starts = self.starts[place.buffer]
-        return self.tensors[place.buffer][starts[place.start] : starts[place.stop]]
-
-    def wire(self, place: Any) -> torch.Tensor:
+    def wire(self, span: Any) -> torch.Tensor:
         """The same as bytes: so every dtype can be moved."""
-        starts = self.starts[place.buffer]
-        return self.bytes[place.buffer][starts[place.start] * self.width : starts[place.stop] * self.width]
+        return self.bytes[span.buffer][span.first * self.width : span.last * self.width]
 
-    def memory(self, user: Any, elements: int) -> torch.Tensor:
-        """Memory that this user (a buffer, or a stream for what it receives) gave back, or new memory."""
-        key = user, elements, self.like.dtype, self.like.device
-        kept = self.reused.get(key) or self.links.memory.get(key)
-        return kept.pop() if kept else self.like.new_empty(elements)
-
-    def release(self, user: Any, memory: torch.Tensor) -> None:
-        self.reused.setdefault((user, memory.numel(), memory.dtype, memory.device), []).append(memory)
-
-    def keep(self, turn: list[Task]) -> dict[int, torch.Tensor]:
-        """Copies of what is read and written in the same step, by the number of the task in its turn."""
-        values = {}
-        for number, task in enumerate(turn):
-            if task.kept:
-                with self.stream(task):
-                    values[number] = self.view(task.op.other).clone()
-        return values
-
-    def finish(self, task: Task, landed: torch.Tensor | None, kept: torch.Tensor | None) -> None:
-        """Write what a task writes; ``landed``: what it has received beside its place."""
-        op = task.op
-        if op.kind == "recv" and landed is None:
-            return
-        target = self.view(op.place)
-        value = kept if kept is not None else self.view(op.other) if op.other else None
-        if landed is not None:
-            if value is not None:
-                target.copy_(value)
-            value = landed
-        if op.kind in ("recv", "copy"):
-            target.copy_(value)
+    def write(self, how: str, into: Span, source: Span) -> None:
+        if how == "copy":
+            self.view(into).copy_(self.view(source))
         else:
-            combine(self.op, target, value)
-        if landed is not None:
-            self.release(task.stream, landed)
+            combine(self.op, self.view(into), self.view(source))
 
     # Over Gloo: message by message
 
-    def messages(self, turns: list[list[Task]]) -> None:
-        """Turn by turn: post receives, those of the turn and of some to come; send; then take what arrives. A send is
-        waited for only where what it reads is written, or at the end."""
-        coming = [task for turn in turns for task in turn
-                  if task.op.kind.startswith("recv") and self.size(task.op.place)]
-        arriving: dict[int, tuple[Any, torch.Tensor | None]] = {}
-        sent: list[Sent] = []
-        posted = 0
-        for at, turn in enumerate(turns):
-            while posted < len(coming) and coming[posted].turn <= at + AHEAD:
-                task = coming[posted]
-                if not task.staged:
-                    if task.turn > at and (task.free > at or self.busy(task, at)):
-                        break  # later ones wait, too: the messages of a connection come in order
-                    self.settle(task)
-                landed = self.memory(task.stream, self.size(task.op.place)) if task.staged else None
-                where = self.wire(task.op.place) if landed is None else landed.view(torch.uint8)
-                work = dist.irecv(where, self.links.peers[task.op.peer], self.groups[task.group])
-                arriving[id(task)] = work, landed
-                posted += 1
-            values = self.keep(turn)
-            for task in turn:
-                if task.op.kind == "send" and self.size(task.op.place):
-                    where = self.wire(task.op.place)
-                    sent.append(Sent(dist.isend(where, self.links.peers[task.op.peer], self.groups[task.group]), at))
-                    for chunk in task.chunks:
-                        self.sending.setdefault(chunk, []).append(sent[-1])
-            for number, task in enumerate(turn):
-                if task.op.kind != "send" and self.size(task.op.place):
-                    work, landed = arriving.pop(id(task), (None, None))
-                    if work is not None:
-                        work.wait()
-                    if work is None or landed is not None:
-                        self.settle(task)
-                    self.finish(task, landed, values.get(number))
-        for send_ in sent:
-            send_.wait()
-
-    def busy(self, task: Task, at: int) -> bool:
-        """Whether a send of the turn before reads from the place of a task; older ones are over by now, or soon."""
-        reading = (sent for chunk in task.chunks for sent in self.sending.get(chunk, ()))
-        return any(sent.work is not None and sent.turn >= at - 1 for sent in reading)
-
-    def settle(self, task: Task) -> None:
-        """Wait until no send reads from the place of a task."""
-        for chunk in task.chunks:
-            for sent in self.sending.pop(chunk, ()):
-                sent.wait()
+    def messages(self) -> None:
+        """Through the group's own send and recv: dist.isend and irecv, which call them, look at much before."""
+        under_way: dict[int, Any] = {}
+        for how, message, into, source, peer, group in actions(self.links.rank, self.starts):
+            if how == "recv":
+                under_way[message] = self.groups[group].recv([self.wire(into)], peer, 0)
+            elif how == "send":
+                under_way[message] = self.groups[group].send([self.wire(source)], peer, 0)
+            elif how == "wait":
+                under_way.pop(message).wait()
+            else:
+                self.write(how, into, source)
 
     # Over NCCL: a batch for each step, or for all steps of a turn that share a process group
 
-    def batches(self, turns: list[list[Task]]) -> None:
+    def batches(self) -> None:
         """Turn by turn, and in each group by group: in the same order on all ranks. The host waits for nothing."""
-        for turn in turns:
-            values, landed, works = self.keep(turn), {}, {}
+        for turn in self.turns:
+            for move in turn:
+                if move.keeps:
+                    with self.stream(move.task):
+                        self.write("copy", *move.keeps)
+            works = {}
             for group in self.groups:
-                mine = [(number, task) for number, task in enumerate(turn)
-                        if task.group == group and task.op.peer >= 0 and self.size(task.op.place)]
+                mine = [move for move in turn if move.task.group == group and move.task.op.peer >= 0]
                 if not mine:
                     continue
-                batch = []
-                for number, task in mine:
-                    where = self.wire(task.op.place)
-                    if task.staged:
-                        with self.stream(task):
-                            landed[number] = self.memory(task.stream, self.size(task.op.place))
-                        where = landed[number].view(torch.uint8)
-                    how = dist.isend if task.op.kind == "send" else dist.irecv
-                    batch.append(dist.P2POp(how, where, self.links.peers[task.op.peer], self.groups[group]))
-                with self.stream(mine[0][1]):
-                    for number in {task.stream for _, task in mine} if self.links.cuda else ():
+                batch = [dist.P2POp(dist.isend if move.task.op.kind == "send" else dist.irecv, self.wire(move.span),
+                                    self.links.peers[move.task.op.peer], self.groups[group]) for move in mine]
+                with self.stream(mine[0].task):
+                    for number in {move.task.stream for move in mine} if self.links.cuda else ():
                         torch.cuda.current_stream().wait_stream(self.links.cuda[number])
                     works[group] = dist.batch_isend_irecv(batch)
             waited = set()
-            for number, task in enumerate(turn):
+            for move in turn:
+                task = move.task
                 with self.stream(task):
                     if (task.stream, task.group) not in waited:
                         waited.add((task.stream, task.group))
@@ -362,8 +404,8 @@ class Call:
                             work.wait()  # not the host waits, but the stream
                     if task.op.event:
                         self.happen(task.op)
-                    elif task.op.kind != "send" and self.size(task.op.place):
-                        self.finish(task, landed.get(number), values.get(number))
+                    for how, into, source in move.writes:
+                        self.write(how, into, source)
 
     # CUDA streams and events, where the tensor is on a GPU
 

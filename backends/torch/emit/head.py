@@ -30,7 +30,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from ml_dtypes import bfloat16
 
 Arrays = Mapping[str, "np.ndarray | None"]
@@ -47,5 +49,18 @@ def call(function: Callable[..., None], arrays: Arrays, **named: Any) -> dict[st
 
 def perform(text: str, runs: Sequence[tuple[Arrays, Mapping[str, Any]]]) -> list[dict[str, np.ndarray | None]]:
     """On one rank: the arrays after each of some calls."""
-    function = getattr(module(text), function_name(text))
-    return [call(function, arrays, **named) for arrays, named in runs]
+    with used(text) as function:
+        return [call(function, arrays, **named) for arrays, named in runs]
+
+
+@contextmanager
+def used(text: str) -> Iterator[Callable[..., None]]:
+    """The function of an emitted file; the process groups that it makes are destroyed at the end. A thread of each
+    looks 100 times a second whether there is something to do, which takes a core where worlds collect them."""
+    made = module(text)
+    yield getattr(made, function_name(text))
+    groups = [group for known in made.LINKS.values() for links in known.values() for group in links.more]
+    made.LINKS.clear()
+    for group in groups:
+        dist.barrier(group)
+        dist.destroy_process_group(group)

@@ -140,6 +140,7 @@ def sub_groups() -> list[Any]:
         if rank != 1:
             dist.all_reduce(part, group=pair)
             dist.barrier(group=pair)
+            dist.destroy_process_group(pair)
         return [x[0].item(), y[0].item(), z[0].item(), dict(ours.passed), part.item(),
                 dict(pair.passed) if rank != 1 else {}, routes]
 

@@ -12,7 +12,7 @@ from schedlang.backends.torch.emit import source
 from schedlang.ir.layout import Layout
 from schedlang.running import dtypes
 from tests.backends.torch.emission import EXAMPLES, NAMES, SCHEDULES, given, require_equal, some_runs, tables
-from tests.backends.torch.emitted import function_name, module, perform
+from tests.backends.torch.emitted import function_name, module, perform, used
 from tests.backends.worlds import some_inputs
 
 KINDS = ["allreduce/ring", "reduce/direct", "broadcast/staged_chain", "reduce_scatter/ring", "allgather/ring",
@@ -123,8 +123,10 @@ def in_a_part(text):
     group = dist.new_group([1, 3])
     value = torch.full((5, 3), dist.get_rank() + 0.5)
     if dist.get_rank() in (1, 3):
-        for _ in range(2):                                  # the second call finds the groups of the first
-            getattr(module(text), function_name(text))(value, group)
+        with used(text) as function:
+            for _ in range(2):                              # the second call finds the groups of the first
+                function(value, group)
+        dist.destroy_process_group(group)
     return value.tolist()
 
 
@@ -137,7 +139,8 @@ def other_counts(text, counts):
     rank = dist.get_rank()
     given = torch.arange(sum(counts[rank])) + 100 * rank
     output = torch.zeros(sum(row[rank] for row in counts), dtype=torch.int64)
-    getattr(module(text), function_name(text))(output, given, counts)
+    with used(text) as function:
+        function(output, given, counts)
     wanted = torch.zeros_like(output)
     dist.all_to_all_single(wanted, given, [row[rank] for row in counts], counts[rank])
     return bool(torch.equal(output, wanted))
@@ -153,9 +156,10 @@ def test_counts_may_be_others_where_what_was_proved_holds_for_all(name, world):
 def own_test(text):
     """Failed comparisons of a file's own test, and a time."""
     emitted = module(text)
-    ours, _, _ = emitted.trial(emitted.UNIT, torch.float32, torch.device("cpu"), emitted.OPS[0])
-    return (emitted.compared([emitted.UNIT, 3 * emitted.UNIT], torch.device("cpu")),
-            emitted.timed(ours, 1, torch.device("cpu")) > 0)
+    with used(text):
+        ours, _, _ = emitted.trial(emitted.UNIT, torch.float32, torch.device("cpu"), emitted.OPS[0])
+        return (emitted.compared([emitted.UNIT, 3 * emitted.UNIT], torch.device("cpu")),
+                emitted.timed(ours, 1, torch.device("cpu")) > 0)
 
 
 def spoilt(text):
