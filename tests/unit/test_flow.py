@@ -116,6 +116,62 @@ def test_chunk_by_chunk(seed, monkeypatch):
     assert all(seen[key] > 20 for key in (("rows", True), ("rows", False), ("counted", True), ("counted", False))), seen
 
 
+def waits_now(real, whole, touched):
+    """What waits for what where a graph of single chunks is stuck, as (effect, cause, target): of a row of the whole
+    table (``whole``: the row of each piece) on the connections with a fused end (``touched``: its rows) only the first
+    piece that is not done counts, of other rows all. The target is the end of a step or, NONE, an operation at work."""
+    node, level, lanes, found = real.lanes.node, real.level, real.lanes, set()
+    at = {int(row): lanes.nodes + k for k, row in enumerate(real.extra)}
+    first = {}      # of each row that is at work: its first piece that is not done
+    for piece, row in enumerate(whole.tolist()):
+        moment = at.get(piece)
+        if moment is not None and level[moment] == NONE:
+            first.setdefault(row, piece)
+    columns = real.source, real.target, real.cause, real.effect
+    for source, target, cause, effect in zip(*(column.tolist() for column in columns)):
+        posted = level[node[effect]] != NONE
+        if not posted or level[source] != NONE or level[target] != NONE or target == node[effect]:
+            continue
+        row = int(whole[effect])
+        if row in touched:
+            mine = target - lanes.nodes if target >= lanes.nodes else None
+            piece = int(real.extra[mine]) if mine is not None else effect
+            if first.get(int(whole[piece])) != piece:
+                continue
+        found.add((row, int(whole[cause]), target if target < lanes.nodes else NONE))
+    return found
+
+
+def test_what_waits_for_what_where_chunks_are_counted(monkeypatch):
+    """All that an execution is stuck at, against the same with a row for each chunk."""
+    monkeypatch.setattr(slots, "FEW", -1)
+    rng, seen = random.Random(10), Counter()
+    for _ in range(200):
+        table = paths(rng)
+        matched = match(table)
+        found = slots.slots(table, matched) if not matched.diagnostics else None
+        if found is None or found.flow is None or not flow.in_order(matched, found.flow._passing):
+            continue
+        plain, node = in_pieces(table), matched.lanes.node
+        whole = np.repeat(np.arange(len(table)), np.where(table.op <= Op.REDUCE_RECV, table.count, 1))
+        ends, passing = matched.connections, found.flow._passing
+        touched = {*ends.sends[passing[ends.of_send]].tolist(), *ends.receives[passing[ends.of_receive]].tolist()}
+        for depth in (1, 2, 5):
+            real, ours = graph.build(plain, match(plain), depth), found.graph(depth)
+            edges = list(zip(*(x.tolist() for x in (ours.effect, ours.cause, ours.target, ours.source))))
+            assert len(set(edges)) == len(edges)
+            assert waits_now(real, whole, touched) == {
+                (row, cause, target if target < matched.lanes.nodes else NONE) for row, cause, target, _ in edges}
+            moments = {int(row): matched.lanes.nodes + k for k, row in enumerate(ours.extra)}
+            for row, cause, target, source in edges:
+                assert target in (node[row] + 1, moments.get(int(table.of[row]) if table.of[row] != NONE else row))
+                posted = moments.get(int(table.of[cause]) if table.of[cause] != NONE else cause)
+                assert source == (node[cause] if posted is None else posted)
+                seen[Op(table.op[row]).name, cause == row, cause in touched] += 1
+    assert all(seen[op, False, way] > 5 for op in ("SEND", "RECV") for way in (False, True)), seen
+    assert seen["WAIT", False, False] > 5, seen
+
+
 def test_on_plain_connections_messages_stay_whole(monkeypatch):
     """The lengths of circles, too, are what they are with a row for each chunk."""
     rng, seen = random.Random(3), 0
@@ -189,6 +245,18 @@ def test_what_cannot_be_counted_is_refused_if_it_is_large(name, monkeypatch):
         assert the_deadlock(table).code == "SL305"
         table = table.with_columns(step=np.maximum(table.step - 1, 0))
     assert the_deadlock(table).code == "SL208"
+
+
+def test_messages_of_one_step_keep_their_order(monkeypatch):
+    """On a plain connection beside one whose chunks are counted."""
+    monkeypatch.setattr(slots, "FEW", 0)
+    sizes = [1 + 7 * k % 5 for k in range(60)]
+    lanes = [((0, "s"), [[("send", 1, size) for size in sizes]]), ((1, "s"), [[("recv", 0, size) for size in sizes]]),
+             ((2, "s"), [[("send", 3, 5)]]), ((3, "s"), [[("recv", 2, 5), ("send", 4, 5, "fused")]]),
+             ((4, "s"), [[("recv", 3, 5)]])]
+    table = transported(lanes[::-1], 5, 5)
+    (found,) = [found for way, found in both_ways(table, match(table), monkeypatch) if way == "counted"]
+    assert found.completes(1)
 
 
 def test_what_goes_without_room_is_not_looked_at_chunk_by_chunk(monkeypatch):
