@@ -62,10 +62,12 @@ def test_sizes_below_one_are_refused(path: Path) -> None:
     program = load_program(str(path))
     for name in program.names:
         choices = {"inplace": (False,), "staged": (False,), "tree_inside": (False,), "tree_between": (False, True)}
-        sizes = [p for p in program.parameters(name) if p not in ("ranks", "counts", "root")]
+        lists = {"host": [0, 1, 1]}
+        sizes = [p for p in program.parameters(name) if p not in ("ranks", "counts", "root", "host", "owners")]
         ranks = 4 if "ranks" in program.parameters(name) else None
         for values in product(*(choices.get(p, (-2, -1, 0, 2)) for p in sizes)):
-            given = dict(zip(sizes, values, strict=True))
+            given = {**dict(zip(sizes, values, strict=True)),
+                     **{p: lists[p] for p in program.parameters(name) if p in lists}}
             if "counts" in program.parameters(name) or all(type(v) is bool or v > 0 for v in values):
                 continue
             table, findings = expand(program, name, ranks=ranks, params=given)

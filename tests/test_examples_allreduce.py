@@ -238,3 +238,63 @@ def test_hierarchical3(racks: int, nodes: int, gpus: int, tree_between: bool) ->
             Fraction(2 * (gpus > 1), gpus), (2 if nodes == 2 else 1) * least(nodes) / 2 / gpus,
             (least(racks) / nodes / gpus))
     assert v.facts["peak_scratch"] == 0
+
+
+HOSTS = {
+    "one host": [0, 0, 0], "one rank each": [0, 1, 2, 3, 4], "in order": [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3],
+    "dealt round": [0, 1, 2, 3, 0, 1, 2, 3], "from the last one on": [2, 2, 1, 1, 0, 0],
+    "of different sizes": [1, 0, 2, 2, 1, 2, 2, 1],
+}
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("left_out", [(), (0,), (1, 3), (0, 1, 2)])
+@pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
+def test_two_tier(host: list[int], left_out: tuple[int, ...], k: int) -> None:
+    """A part takes a round inside the hosts, 2 (m - 1) round the m owners (with one, there and back), and one inside;
+    the next part follows a round later. The ring sends m - 1 of m chunks of each part from every owner twice over; each
+    other host sends a chunk to every owner and gets one of each.
+    """
+    hosts = max(host) + 1
+    owners = [h for h in reversed(range(hosts)) if h not in left_out] or [0]
+    m, others = len(owners), hosts - len(owners)
+    v = judged("two_tier", host=host, owners=owners, k=k)
+    table, sends = v.table, v.table.op == Op.SEND
+    here, there = np.array(host)[table.rank[sends]], np.array(host)[table.peer[sends]]
+    assert table.chunks == k * m * max(host.count(h) for h in range(hosts))
+    out, into = (np.bincount(of[here != there], table.count[sends][here != there], hosts) for of in (here, there))
+    for h in range(hosts):
+        link = least(m) + Fraction(others, m) if h in owners else 1
+        assert (Fraction(int(out[h]), table.chunks), Fraction(int(into[h]), table.chunks)) == (link, link), h
+    inside, between = any(host.count(h) > 1 for h in range(hosts)), hosts > 1
+    if inside and between:
+        assert v.facts["rounds"] == k + 2 * max(m - 1, 1) + 1
+    elif between:
+        assert v.facts["rounds"] == k + 2 * max(m - 1, 1) - 1
+    else:
+        assert v.facts["rounds"] == min(2 * k, k + 3)      # there, and three rounds later back
+    leaders = max(host.count(h) for h in range(hosts))
+    assert v.facts["messages"] == 2 * k * leaders * (len(host) - hosts + m * (m - 1) + m * others)
+    assert v.facts["peak_scratch"] == 0
+
+
+@pytest.mark.parametrize(("hosts", "gpus"), [(1, 4), (2, 1), (2, 2), (3, 4), (4, 3)])
+def test_two_tier_sends_no_more_than_a_ring(hosts: int, gpus: int) -> None:
+    """Of hosts of one size whose ranks are dealt round them, with all as owners."""
+    p = hosts * gpus
+    v = judged("two_tier", host=[r % hosts for r in range(p)])
+    assert (bytes_sent(v), share(v, "received_most")) == (least(p), least(p))
+
+
+@pytest.mark.parametrize(("params", "told"), [
+    ({"host": [0, 0, 2]}, "hosts are 0, 1, 2 and so on"), ({"host": [-1, 0, 1]}, "hosts are 0, 1, 2 and so on"),
+    ({"host": [0, 1], "owners": []}, "owners are some of the hosts"),
+    ({"host": [0, 1], "owners": [2]}, "owners are some of the hosts"),
+    ({"host": [0, 1], "owners": [1, 1]}, "owners are some of the hosts"),
+    ({"host": [0, 1], "k": 0}, "two_tier needs at least one part")])
+def test_two_tier_refuses(params: dict[str, object], told: str) -> None:
+    program = load_program(str(EXAMPLES / "allreduce/two_tier.sched"))
+    table, findings = expand(program, "two_tier", ranks=None, params=params)
+    assert table is None
+    assert [d.code for d in findings] == ["SL207"]
+    assert told in findings[0].message

@@ -16,7 +16,7 @@ OPERATORS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dis
 KINDS = ("allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "gather", "scatter", "alltoall",
          "alltoallv", "barrier")
 SIZED = {"hierarchical": {"nodes": 2, "gpus": 2}, "hierarchical3": {"racks": 1, "nodes": 2, "gpus": 2},
-         "torus": {"rows": 2, "columns": 2}}
+         "torus": {"rows": 2, "columns": 2}, "two_tier": {"host": [0, 1, 0, 1]}}
 
 
 def mine(n: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
@@ -108,7 +108,7 @@ def shipped(kind: str, size: int) -> list[dict[str, Any]]:
         if "require is_pow2(ranks)" in text and size not in (1, 2, 4, 8):
             continue
         file = f"schedlang:{kind}/{path.name}"
-        params = {key: value if size == 4 else 1 if i else size
+        params = {key: value if size == 4 else [*range(size)] if isinstance(value, list) else 1 if i else size
                   for i, (key, value) in enumerate(SIZED.get(path.stem, {}).items())}
         given: list[Any] = [(file, params) if params else file]
         if "inplace=false" in text:
@@ -258,6 +258,8 @@ def sub() -> list[Any]:
     sched.all_reduce(x, group=group)
     y = torch.tensor([float(dist.get_rank())])
     sched.broadcast(y, group_src=0, group=group)
+    dist.barrier(group)
+    dist.destroy_process_group(group)
     return [x.item(), y.item()]
 
 
