@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from weakref import ref
 
 from schedlang.diagnostics import Note, SchedError, error
 from schedlang.ir.origin import at_row, came_from
-from schedlang.ir.table import OpTable
+from schedlang.ir.table import NONE, OpTable
 from schedlang.ir.words import row_text, step_text
 
 TICK = 0.5
@@ -37,10 +38,12 @@ class Store(Protocol):
 
     def check(self, keys: list[str]) -> bool: ...
 
+    def add(self, key: str, amount: int) -> int: ...
+
 
 @dataclass(frozen=True)
 class Wait:
-    """A rank waits for ``peer``, in a row of the table."""
+    """A rank waits for ``peer``, in a row of the table; NONE: before the first one, to compare what both mean."""
 
     peer: int
     row: int
@@ -63,27 +66,41 @@ class Watch:
         self._tick = min(TICK, seconds / 8)
         self.patience = min(PATIENCE, seconds / 4)
         self._lock = threading.Lock()
+        self._life = 0                      # a name serves again where groups are destroyed and made anew
         self._calls = 0
+        self._met = False
         self._doing: tuple[int, Doing] | None = None
         self._thread: threading.Thread | None = None
 
-    def begin(self, doing: Doing) -> None:
-        """A call begins."""
+    def meet(self, doing: Doing) -> None:
+        """A call begins, with what comes before its schedule."""
         self._calls += 1
-        self._doing = self._calls, doing
+        self._met = True
+        self._do(doing)
+
+    def begin(self, doing: Doing) -> None:
+        """The schedule of a call begins: of the one that ranks have met for, or without that of a new one."""
+        if not self._met:
+            self._calls += 1
+        self._do(doing)
+
+    def _do(self, doing: Doing) -> None:
         if self._thread is None:
+            with suppress(RuntimeError):    # the store is gone: then nobody can be told anything
+                self._life = self._store.add(f"schedlang/{self._name}/lives/{self.rank}", 1)
             self._thread = threading.Thread(target=_look, args=(ref(self), self._tick), daemon=True,
                                             name="schedlang-watch")
             self._thread.start()
+        self._doing = self._calls, doing
 
     def end(self) -> None:
-        """It has ended well. (Where it has not, others may still want to know what this rank waited for.)"""
-        self._doing = None
+        """It is over, but not because a rank is lost: then others may still want to know what this one waited for."""
+        self._doing, self._met = None, False
 
-    def state(self) -> tuple[int, int] | None:
-        """Which call and which step the rank is at."""
+    def state(self) -> tuple[int, int, int] | None:
+        """Which call, which part of it and which step the rank is at."""
         doing = self._doing
-        return None if doing is None else (doing[0], doing[1].at)
+        return None if doing is None else (doing[0], id(doing[1]), doing[1].at)
 
     def say(self) -> None:
         """Put into the store what the rank waits for now."""
@@ -97,7 +114,7 @@ class Watch:
             self._store.set(self._key(call, self.rank), text)
 
     def _key(self, call: int, rank: int) -> str:
-        return f"schedlang/{self._name}/{call}/{rank}"
+        return f"schedlang/{self._name}/{self._life}/{call}/{rank}"
 
     def chain(self, mine: Wait) -> tuple[dict[int, Wait], bool]:
         """What each rank waits for, from this one on to the end of the chain; and whether the store has answered. It
@@ -138,7 +155,7 @@ class Watch:
 
 def _look(watch: ref[Watch], tick: float) -> None:
     """Now and then, while the watch is there: has its rank gone on?"""
-    before: tuple[int, int] | None = None
+    before: tuple[int, int, int] | None = None
     said = False
     while True:
         time.sleep(tick)
@@ -160,17 +177,19 @@ def _look(watch: ref[Watch], tick: float) -> None:
         del mine
 
 
-def lost(table: OpTable, rank: int, waits: Mapping[int, Wait], cause: str, answered: bool = True) -> SchedError:
+def lost(table: OpTable | None, rank: int, waits: Mapping[int, Wait], cause: str, answered: bool = True,
+         call: str = "") -> SchedError:
     """The error (SL813) of a rank that has given up. ``waits``: for this rank and those that it waits for, as far as
-    known, what each waits for. ``cause``: what torch says. ``answered``: whether the store did."""
+    known, what each waits for. ``cause``: what torch says. ``answered``: whether the store did. ``table``: None for a
+    call without a schedule. ``call``: the call in words, where its schedule has not begun."""
     mine = waits[rank]
     notes, chain = [], [rank]
     at = mine.peer
     while at in waits and at not in chain:
         chain.append(at)
         there = waits[at]
-        notes.append(Note(f"rank {at} waits for rank {there.peer}: {_where(table, there.row)}",
-                          table.origin(there.row)[0]))
+        notes.append(Note(f"rank {at} waits for rank {there.peer}: {_where(table, there.row, 'its call')}",
+                          None if table is None or there.row == NONE else table.origin(there.row)[0]))
         at = there.peer
     circle = at in chain
     if circle:
@@ -179,17 +198,22 @@ def lost(table: OpTable, rank: int, waits: Mapping[int, Wait], cause: str, answe
         last = f"rank {at} waits for nobody: it has ended, is stopped, hangs elsewhere, or did not make this call"
     else:
         last = f"of rank {at} nothing is known: the store does not answer, it may have ended with its rank"
+    if circle and mine.row != NONE:
+        help = "see what `schedlang verify` says of the schedule; the process group cannot be used any more"
+    else:
+        same = ", and whether it makes this call with the same `check`" * (mine.row == NONE)
+        help = f"see what has become of rank {at}{same}; the process group cannot be used any more"
     found = error(
-        "SL813", f"rank {rank} waits in vain for rank {mine.peer}: {_where(table, mine.row)}", None,
-        notes=[*notes, Note(last), Note(f"torch says: {cause}")],
-        help=f"see what has become of rank {at}; the process group cannot be used any more" if not circle else
-             "see what `schedlang verify` says of the schedule; the process group cannot be used any more",
-        rank=rank, peer=mine.peer, step=int(table.step[mine.row]), row=mine.row, chain=chain,
-        end=None if circle else at)
-    return SchedError(at_row(found, table, mine.row))
+        "SL813", f"rank {rank} waits in vain for rank {mine.peer}: {_where(table, mine.row, call)}", None,
+        notes=[*notes, Note(last), Note(f"torch says: {cause}")], help=help,
+        rank=rank, peer=mine.peer, step=0 if table is None or mine.row == NONE else int(table.step[mine.row]),
+        row=mine.row, chain=chain, end=None if circle else at)
+    return SchedError(found if table is None else at_row(found, table, mine.row))
 
 
-def _where(table: OpTable, row: int) -> str:
+def _where(table: OpTable | None, row: int, call: str) -> str:
+    if row == NONE or table is None:
+        return f"the header of {call}, before step 0"
     return f"{row_text(table, row)}, {step_text(table, row)}{came_from(table, row)}"
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from schedlang.backends.torch.faults import first_line
+from schedlang.backends.torch.faults import Wait, first_line, lost
 from schedlang.backends.torch.header import EMPTY, SIZE, Header, disagreement, merged, require_equal_counts
 from schedlang.backends.torch.wire import AnyWire, NcclWire
-from schedlang.diagnostics import SchedError, error
-from schedlang.ir.table import Array
+from schedlang.diagnostics import SchedError
+from schedlang.ir.table import NONE, Array, OpTable
 
 HEADER_TAG, COUNTS_TAG = -1, -2
 """Tags of the messages here, below those of schedules."""
@@ -30,19 +30,30 @@ HEADER_TAG, COUNTS_TAG = -1, -2
 class Handshake:
     """The headers of the calls of one rank over a wire.
 
-    ``timeout``: how long to wait for another rank; None: as long as the process group does.
+    ``timeout``: how long to wait for another rank; None: as long as the process group does. ``at``: how many times a
+    rank was heard, or waited for.
     """
 
     def __init__(self, wire: AnyWire, *, timeout: timedelta | None = None, device: torch.device | str = "cpu") -> None:
         self.wire, self.timeout, self.device = wire, timeout, device
+        self.at = 0
+        self._peer: int | None = None       # who is waited for
+        self._table: OpTable | None = None
         self._distances = [1 << k for k in range((wire.size - 1).bit_length())]
         self._sent = [torch.zeros(2 * SIZE, dtype=torch.uint8, device=device) for _ in self._distances]
         self._got = [torch.zeros(2 * SIZE, dtype=torch.uint8, device=device) for _ in self._distances]
 
-    def agree(self, header: Header) -> None:
+    def waits(self) -> Wait | None:
+        """Whom the rank waits for; None where it is not at a message."""
+        return None if self._peer is None else Wait(self._peer, NONE)
+
+    def agree(self, header: Header, table: OpTable | None = None) -> None:
         """Returns where all ranks have the same header; else raises SchedError (SL812), on all of them, that says what
-        two ranks have. SL813 where a rank says nothing."""
+        two ranks have. SL813 where a rank says nothing. ``table``: the schedule of the call, if it has one."""
         rank, size = self.wire.rank, self.wire.size
+        self._table = table
+        if self.wire.watch is not None:
+            self.wire.watch.meet(self)
         mine = header.pack(rank)
         known, other = mine, EMPTY             # of the lowest rank known, and of the lowest that differs from it
         exchange = self.wire.exchange if isinstance(self.wire, NcclWire) else None
@@ -65,6 +76,8 @@ class Handshake:
         for put, peer in puts:
             self._wait(put, peer, header)
         if other != EMPTY:
+            if self.wire.watch is not None:
+                self.wire.watch.end()
             raise disagreement(known, other)
 
     def counts(self, header: Header, sends: list[int], receives: list[int]) -> Array:
@@ -91,35 +104,41 @@ class Handshake:
             have += more
         known = rows.cpu().numpy()[(rank - np.arange(size)) % size]
         sent = np.ascontiguousarray(known[:, :size])
-        require_equal_counts(sent, known[:, size:].T, header)
+        try:
+            require_equal_counts(sent, known[:, size:].T, header)
+        except SchedError:
+            if self.wire.watch is not None:
+                self.wire.watch.end()
+            raise
         return sent
 
     def _send(self, values: torch.Tensor, peer: int, tag: int, header: Header) -> Any:
         assert not isinstance(self.wire, NcclWire)      # which exchanges
-        with _heard_from(peer, header):
+        with self._heard_from(peer, header):
             return self.wire.send(values, peer, tag)
 
     def _receive(self, place: torch.Tensor, peer: int, tag: int, header: Header) -> Any:
         assert not isinstance(self.wire, NcclWire)
-        with _heard_from(peer, header):
+        with self._heard_from(peer, header):
             return self.wire.receive(place, peer, tag)
 
     def _wait(self, work: Any, peer: int, header: Header) -> None:
-        with _heard_from(peer, header):
+        with self._heard_from(peer, header):
             if self.timeout is None:
                 work.wait()
             else:
                 work.wait(self.timeout)
 
-
-@contextmanager
-def _heard_from(peer: int, header: Header) -> Iterator[None]:
-    """A post fails, too, where the connection is known to be closed."""
-    try:
-        yield
-    except RuntimeError as failure:
-        raise SchedError(error(
-            "SL813", f"call {header.sequence} of the group, {header.collective} with {header.title}: nothing came "
-            f"from rank {peer}, or it took nothing, before any payload moved",
-            help=f"see whether rank {peer} runs and makes this call, with the same `check`: {first_line(failure)}",
-            peer=peer)) from failure
+    @contextmanager
+    def _heard_from(self, peer: int, header: Header) -> Iterator[None]:
+        """A post fails, too, where the connection is known to be closed."""
+        self.at += 1
+        self._peer = peer
+        try:
+            yield
+        except RuntimeError as failure:
+            rank, watch, mine = self.wire.rank, self.wire.watch, Wait(peer, NONE)
+            found, answered = watch.chain(mine) if watch is not None else ({rank: mine}, False)
+            call = f"call {header.sequence} of the group, {header.collective} with {header.title}"
+            raise lost(self._table, rank, found, first_line(failure), answered, call) from failure
+        self._peer = None

@@ -8,17 +8,18 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from schedlang.diagnostics import SchedError, error
+from schedlang.diagnostics import Note, SchedError, error
 from schedlang.ir.table import NONE, Array
 
-_FORM = struct.Struct("<qqqq16s16s16s16s144s")
+_FORM = struct.Struct("<qqqq16s24s16s16s144s112s")
 
 
 @dataclass(frozen=True)
 class Header:
     """What one rank says of a call. ``sequence``: which call of the group it is. ``root``: NONE where there is none.
     ``elements``: of the collective, NONE where ranks have their own numbers. ``digest``: of the schedule, whose
-    ``title`` says it in words."""
+    ``title`` says it in words. ``refused``: why this rank refused a call by itself since the last one that all
+    made; it may be the reason why it is not where others are, but makes no difference by itself."""
 
     sequence: int
     collective: str
@@ -28,25 +29,27 @@ class Header:
     elements: int
     digest: bytes
     title: str
+    refused: str = ""
 
     def pack(self, rank: int) -> bytes:
         """The header of ``rank`` in bytes, always as many."""
         def text(value: str, most: int) -> bytes:
             return value.encode()[:most].decode(errors="ignore").encode()
 
-        return _FORM.pack(rank, self.sequence, self.root, self.elements, self.digest, text(self.collective, 16),
-                          text(self.op, 16), text(self.dtype, 16), text(self.title, 144))
+        return _FORM.pack(rank, self.sequence, self.root, self.elements, self.digest, text(self.collective, 24),
+                          text(self.op, 16), text(self.dtype, 16), text(self.title, 144), text(self.refused, 112))
 
     @staticmethod
     def unpack(data: bytes) -> tuple[int, Header]:
         """The rank and its header."""
         rank, sequence, root, elements, digest, *texts = _FORM.unpack(data)
-        collective, op, dtype, title = (text.rstrip(b"\0").decode() for text in texts)
-        return rank, Header(sequence, collective, op, dtype, root, elements, digest, title)
+        collective, op, dtype, title, refused = (text.rstrip(b"\0").decode() for text in texts)
+        return rank, Header(sequence, collective, op, dtype, root, elements, digest, title, refused)
 
     def against(self, other: Header) -> tuple[list[str], list[str]]:
         """In words what this one has, and what the other has instead."""
-        names = [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
+        names = [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)
+                 and f.name != "refused"]
         if "collective" in names:           # then the rest differs because of it
             names = ["sequence", "collective"] if "sequence" in names else ["collective"]
         if "digest" not in names and "title" in names:
@@ -86,11 +89,11 @@ def _rank(header: bytes) -> int:
     return int.from_bytes(header[:8], "little")
 
 
-_TITLE = struct.calcsize("<qqqq16s16s16s16s")
+_TITLE = struct.calcsize("<qqqq16s24s16s16s")
 
 
 def _means(header: bytes) -> bytes:
-    """All but the rank, and but the name of the schedule: its digest says what it does."""
+    """All but the rank, the name of the schedule, whose digest says what it does, and what was refused before."""
     return header[8:_TITLE]
 
 
@@ -99,10 +102,12 @@ def disagreement(known: bytes, other: bytes) -> SchedError:
     (a, mine), (b, theirs) = Header.unpack(known), Header.unpack(other)
     has, instead = mine.against(theirs)
     call = f"call {mine.sequence} of the group" if mine.sequence == theirs.sequence else "a call of the group"
+    notes = [Note(f"rank {rank} refused a call by itself before: {header.refused}; others may have made it")
+             for rank, header in ((a, mine), (b, theirs)) if header.refused]
     return SchedError(error(
         "SL812", f"the ranks do not agree on {call}, {mine.collective}: rank {a} has {', '.join(has)}; rank {b} has "
-        f"{', '.join(instead)}", help="all ranks make the same calls in the same order, with the same schedule",
-        ranks=[a, b]))
+        f"{', '.join(instead)}", notes=notes, ranks=[a, b],
+        help="all ranks make the same calls in the same order, with the same schedule"))
 
 
 def require_equal(headers: Sequence[Header]) -> None:

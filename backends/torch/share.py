@@ -56,7 +56,7 @@ def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[f
                for i, b in enumerate(table.buffers)
                if (b.role != "scratch" or b.name in given or b.name in wanted) and b.only in (None, rank)}
     wire = wire_of(world.group)
-    Handshake(wire, timeout=world.timeout, device=world.device).agree(_header(run))
+    Handshake(wire, timeout=world.timeout, device=world.device).agree(_header(run), table)
     executor = Executor(table, rank, wire, timeout=world.timeout)
     executor.bound(run.elements)                            # so that no turn has to work that out
     seconds = []

@@ -70,6 +70,10 @@ class Together:
     def check(self, keys: list[str]) -> bool:
         return all(key in self.said for key in keys)
 
+    def add(self, key: str, amount: int) -> int:
+        self.said[key] = str(int(self.said.get(key, 0)) + amount)
+        return int(self.said[key])
+
 
 class Gone(Together):
     def check(self, keys: list[str]) -> bool:

@@ -96,9 +96,9 @@ def test_a_rank_that_is_gone_before_the_execution(world):
     assert gone == Silent(-signal.SIGKILL)
     (finding,) = raised.findings
     assert finding.code == "SL813" and finding.message == (
-        "call 0 of the group, allreduce with ring(channels=1): nothing came from rank 1, or it took nothing, before "
-        "any payload moved")
-    assert "\n" not in finding.message
+        "rank 0 waits in vain for rank 1: the header of call 0 of the group, allreduce with ring(channels=1), before "
+        "step 0")
+    assert finding.witness["end"] == 1 and finding.location is not None
 
 
 # ---- processes of its own -------------------------------------------------------------------------------------------
