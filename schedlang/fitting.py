@@ -23,6 +23,7 @@ DEFAULTS: dict[str, str] = {
     "reduce_scatter": "reduce_scatter/pairwise.sched", "broadcast": "broadcast/binomial.sched",
     "reduce": "reduce/binomial.sched", "gather": "gather/direct.sched", "scatter": "scatter/direct.sched",
     "alltoall": "alltoall/direct.sched", "alltoallv": "alltoallv/direct.sched",
+    "allgatherv": "allgatherv/ring.sched", "reduce_scatterv": "reduce_scatterv/ring.sched",
     "barrier": "barrier/dissemination.sched",
 }
 """The shipped schedule of each collective for calls that name none: each is for any number of ranks."""

@@ -11,6 +11,7 @@ Needs torch; tested with 2.13.0. :mod:`schedlang.torch.collectives` says what th
 
 from schedlang.torch import functional
 from schedlang.torch.collectives import (
+    all_gather,
     all_gather_into_tensor,
     all_gather_single,
     all_reduce,
@@ -19,6 +20,7 @@ from schedlang.torch.collectives import (
     broadcast,
     gather,
     reduce,
+    reduce_scatter,
     reduce_scatter_single,
     reduce_scatter_tensor,
     scatter,
@@ -31,7 +33,7 @@ from schedlang.torch.select import Options, Rule
 register()
 
 __all__ = [
-    "Group", "Options", "Rule", "Work", "all_gather_into_tensor", "all_gather_single", "all_reduce",
-    "all_to_all_single", "barrier", "broadcast", "ddp_hook", "functional", "gather", "reduce", "reduce_scatter_single",
-    "reduce_scatter_tensor", "scatter",
+    "Group", "Options", "Rule", "Work", "all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce",
+    "all_to_all_single", "barrier", "broadcast", "ddp_hook", "functional", "gather", "reduce", "reduce_scatter",
+    "reduce_scatter_single", "reduce_scatter_tensor", "scatter",
 ]

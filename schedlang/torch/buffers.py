@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -27,25 +27,27 @@ def whole(chosen: Chosen, source: torch.Tensor | None, target: torch.Tensor | No
     return found
 
 
-def gathered(chosen: Chosen, rank: int, source: torch.Tensor,
-              target: torch.Tensor | None) -> Mapping[str, torch.Tensor]:
-    """All-gather and gather."""
+def gathered(chosen: Chosen, rank: int, source: torch.Tensor, target: torch.Tensor | None,
+             sizes: Sequence[int] | None = None) -> Mapping[str, torch.Tensor]:
+    """All-gather and gather. ``sizes``: the elements of each rank's block; None: all are equal."""
     if not chosen.table.collective.inplace:
         if target is None:
             return {"input": source}
         return {"input": apart(source, target), "output": target}
     data = target if target is not None else source.new_empty(source.numel() * chosen.table.ranks)
-    own = block(data, chosen.table.ranks, rank)
+    own = block(data, chosen.table.ranks, rank, sizes)
     own.copy_(apart(source, own))
     return {"data": data}
 
 
 class Scattered:
-    """Reduce-scatter and scatter. ``source``: a list: of one block a rank; None where there is none."""
+    """Reduce-scatter and scatter. ``source``: a list: of one block a rank; None where there is none. ``sizes``: as for
+    :func:`gathered`."""
 
     def __init__(self, rank: int, ranks: int, source: torch.Tensor | list[torch.Tensor] | None,
-                 target: torch.Tensor) -> None:
+                 target: torch.Tensor, sizes: Sequence[int] | None = None) -> None:
         self._rank, self._ranks, self._source, self._target = rank, ranks, source, target
+        self._sizes = sizes
         self._data: torch.Tensor | None = None
 
     def buffers(self, chosen: Chosen) -> Mapping[str, torch.Tensor]:
@@ -64,13 +66,16 @@ class Scattered:
     def finish(self) -> None:
         """The own block to where it is wanted."""
         if self._data is not None:
-            self._target.copy_(block(self._data, self._ranks, self._rank))
+            self._target.copy_(block(self._data, self._ranks, self._rank, self._sizes))
 
 
-def block(long: torch.Tensor, ranks: int, rank: int) -> torch.Tensor:
+def block(long: torch.Tensor, ranks: int, rank: int, sizes: Sequence[int] | None = None) -> torch.Tensor:
     """A rank's block of a tensor of one for each rank."""
-    size = long.numel() // ranks
-    return long[rank * size : (rank + 1) * size]
+    if sizes is None:
+        size = long.numel() // ranks
+        return long[rank * size : (rank + 1) * size]
+    start = sum(sizes[:rank])
+    return long[start : start + sizes[rank]]
 
 
 def apart(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

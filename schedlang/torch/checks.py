@@ -81,9 +81,13 @@ def flat(value: torch.Tensor, group: Any) -> torch.Tensor:
 
 
 def device(value: torch.Tensor, group: Any) -> None:
-    """A tensor on a device that the group communicates from."""
-    if torch.device(value.device.type) not in group._device_types:
-        raise RuntimeError(f"No backend type associated with device type {value.device.type}")
+    """A tensor on a device that the group communicates from, by a backend that takes messages from there."""
+    kind = value.device.type
+    if torch.device(kind) not in group._device_types:
+        raise RuntimeError(f"No backend type associated with device type {kind}")
+    if kind != "cpu" and group._get_backend(torch.device(kind)).name() != "nccl":
+        name = group._get_backend(torch.device(kind)).name()
+        raise RuntimeError(f"schedules move tensors on {kind} over nccl, and this group has {name} for them")
 
 
 def bits(value: torch.Tensor) -> torch.Tensor:
@@ -144,10 +148,23 @@ def only_there(parts: list[torch.Tensor], here: bool, name: str, side: str) -> N
 
 def listed(values: list[torch.Tensor], like: torch.Tensor, ranks: int, what: str, side: str) -> None:
     """A list with a tensor for each rank, all alike."""
-    if len(values) != ranks:
-        raise RuntimeError(f"{what}: Incorrect {side} list size {len(values)}. {side.capitalize()} list size should be "
-                           f"{ranks}, same as size of the process group.")
+    listed_for(values, ranks, what, side)
     for index, value in enumerate(values):
         if value.shape != like.shape:
             raise RuntimeError(f"{what}: invalid tensor size at index {index} (expected {tuple(like.shape)}, got "
                                f"{tuple(value.shape)})")
+
+
+def listed_for(values: list[torch.Tensor], ranks: int, what: str, side: str) -> None:
+    """A list with as many tensors as there are ranks."""
+    if len(values) != ranks:
+        raise RuntimeError(f"{what}: Incorrect {side} list size {len(values)}. {side.capitalize()} list size should be "
+                           f"{ranks}, same as size of the process group.")
+
+
+def parts(values: list[torch.Tensor], own: torch.Tensor, ranks: int, rank: int, what: str, side: str) -> None:
+    """A list with a tensor for each rank, of any sizes, that of this rank as long as its other tensor."""
+    listed_for(values, ranks, what, side)
+    if values[rank].numel() != own.numel():
+        raise RuntimeError(f"{what}: invalid tensor size at index {rank} (expected {tuple(own.shape)}, got "
+                           f"{tuple(values[rank].shape)})")

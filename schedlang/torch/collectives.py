@@ -24,7 +24,7 @@ from schedlang.fitting import Given
 from schedlang.torch import checks
 from schedlang.torch.buffers import Scattered, apart, block, gathered, whole
 from schedlang.torch.lane import Work
-from schedlang.torch.state import Request, state_of
+from schedlang.torch.state import Request, noting_refusals, state_of
 
 
 class How(TypedDict, total=False):
@@ -35,6 +35,7 @@ class How(TypedDict, total=False):
     verify: bool
 
 
+@noting_refusals
 def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False, *,
                schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
     """See ``torch.distributed.all_reduce``."""
@@ -44,9 +45,11 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
         return None
     name, data = checks.operator(op, tensor, "all_reduce"), checks.flat(tensor, group)
     request = Request("all_reduce", "allreduce", data.dtype, name, None, data.numel(), **_how(schedule, check, verify))
-    return state_of(group).run(request, lambda chosen: whole(chosen, data, data), None, [tensor], async_op)
+    return state_of(group, data.device).run(request, lambda chosen: whole(chosen, data, data), None, [tensor],
+                                            async_op)
 
 
+@noting_refusals
 def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp.SUM, group: Any = None,
            async_op: bool = False, group_dst: int | None = None, *, schedule: Given | None = None,
            check: str = "every", verify: bool = True) -> Work | None:
@@ -59,9 +62,11 @@ def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp
     name, data = checks.operator(op, tensor, "reduce"), checks.flat(tensor, group)
     request = Request("reduce", "reduce", data.dtype, name, root, data.numel(), **_how(schedule, check, verify))
     target = data if group.rank() == root else None
-    return state_of(group).run(request, lambda chosen: whole(chosen, data, target), None, [tensor], async_op)
+    return state_of(group, data.device).run(request, lambda chosen: whole(chosen, data, target), None, [tensor],
+                                            async_op)
 
 
+@noting_refusals
 def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
               group_src: int | None = None, *, schedule: Given | None = None, check: str = "every",
               verify: bool = True) -> Work | None:
@@ -73,9 +78,11 @@ def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, a
     root, data = checks.rank_in(group, src, group_src, "broadcast"), checks.bits(checks.flat(tensor, group))
     request = Request("broadcast", "broadcast", data.dtype, None, root, data.numel(), **_how(schedule, check, verify))
     source = data if group.rank() == root else None
-    return state_of(group).run(request, lambda chosen: whole(chosen, source, data), None, [tensor], async_op)
+    return state_of(group, data.device).run(request, lambda chosen: whole(chosen, source, data), None, [tensor],
+                                            async_op)
 
 
+@noting_refusals
 def all_gather_single(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None,
                       async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
                       verify: bool = True) -> Work | None:
@@ -93,10 +100,11 @@ def all_gather_single(output_tensor: torch.Tensor, input_tensor: torch.Tensor, g
     request = Request("all_gather_single", "allgather", output.dtype, elements=output.numel(),
                       **_how(schedule, check, verify))
     rank = group.rank()
-    return state_of(group).run(request, lambda chosen: gathered(chosen, rank, source, output), None, [output_tensor],
-                               async_op)
+    return state_of(group, output.device).run(request, lambda chosen: gathered(chosen, rank, source, output), None,
+                                              [output_tensor], async_op, [input_tensor])
 
 
+@noting_refusals
 def reduce_scatter_single(output: torch.Tensor, input: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None,
                           async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
                           verify: bool = True) -> Work | None:
@@ -114,9 +122,68 @@ def reduce_scatter_single(output: torch.Tensor, input: torch.Tensor, op: Any = d
     request = Request("reduce_scatter_single", "reduce_scatter", source.dtype, name, elements=source.numel(),
                       **_how(schedule, check, verify))
     parts = Scattered(group.rank(), group.size(), source, target)
-    return state_of(group).run(request, parts.buffers, parts.finish, [output], async_op)
+    return state_of(group, source.device).run(request, parts.buffers, parts.finish, [output], async_op, [input])
 
 
+@noting_refusals
+def all_gather(tensor_list: list[torch.Tensor], tensor: torch.Tensor, group: Any = None, async_op: bool = False, *,
+               schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
+    """See ``torch.distributed.all_gather``. Where the tensors of the list have different sizes it is an all-gather with
+    counts, and needs a schedule for `allgatherv`; else one for `allgather`."""
+    checks.tensors(tensor_list, "tensor_list")
+    checks.tensor(tensor, "tensor")
+    checks.same_dtype(tensor, *tensor_list)
+    group = checks.group_of(group, "all_gather")
+    if group is None:
+        return None
+    rank, size = group.rank(), group.size()
+    checks.parts(tensor_list, tensor, size, rank, "all_gather", "output")
+    source, into = checks.bits(checks.flat(tensor, group)), [checks.bits(checks.flat(t, group)) for t in tensor_list]
+    sizes = [part.numel() for part in into]
+    output = source.new_empty(sum(sizes))
+    if len(set(sizes)) > 1:
+        request = Request("all_gather", "allgatherv", output.dtype, sends=[source.numel()] * size, receives=sizes,
+                          **_how(schedule, check, verify))
+    else:
+        request = Request("all_gather", "allgather", output.dtype, elements=output.numel(),
+                          **_how(schedule, check, verify))
+
+    def deal() -> None:
+        for part, piece in zip(into, output.split(sizes), strict=True):
+            part.copy_(piece)
+
+    return state_of(group, source.device).run(request, lambda chosen: gathered(chosen, rank, source, output, sizes),
+                                              deal, tensor_list, async_op, [tensor, output])
+
+
+@noting_refusals
+def reduce_scatter(output: torch.Tensor, input_list: list[torch.Tensor], op: Any = dist.ReduceOp.SUM,
+                   group: Any = None, async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
+                   verify: bool = True) -> Work | None:
+    """See ``torch.distributed.reduce_scatter``. Where the tensors of the list have different sizes it is a
+    reduce-scatter with counts, and needs a schedule for `reduce_scatterv`; else one for `reduce_scatter`."""
+    checks.tensor(output, "output")
+    checks.tensors(input_list, "input_list")
+    checks.same_dtype(output, *input_list)
+    group = checks.group_of(group, "reduce_scatter")
+    if group is None:
+        return None
+    rank, size = group.rank(), group.size()
+    checks.parts(input_list, output, size, rank, "reduce_scatter", "input")
+    name = checks.operator(op, output, "reduce_scatter")
+    target, sources = checks.flat(output, group), [checks.flat(t, group) for t in input_list]
+    sizes = [part.numel() for part in sources]
+    if len(set(sizes)) > 1:
+        request = Request("reduce_scatter", "reduce_scatterv", target.dtype, name, sends=sizes,
+                          receives=[target.numel()] * size, **_how(schedule, check, verify))
+    else:
+        request = Request("reduce_scatter", "reduce_scatter", target.dtype, name, elements=sum(sizes),
+                          **_how(schedule, check, verify))
+    blocks = Scattered(rank, size, sources, target, sizes)
+    return state_of(group, target.device).run(request, blocks.buffers, blocks.finish, [output], async_op, input_list)
+
+
+@noting_refusals
 def all_to_all_single(output: torch.Tensor, input: torch.Tensor, output_split_sizes: Sequence[int] | None = None,
                       input_split_sizes: Sequence[int] | None = None, group: Any = None, async_op: bool = False, *,
                       schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
@@ -140,10 +207,11 @@ def all_to_all_single(output: torch.Tensor, input: torch.Tensor, output_split_si
                                "split sizes must be equal")
         request = Request("all_to_all_single", "alltoall", source.dtype, elements=source.numel(),
                           **_how(schedule, check, verify))
-    return state_of(group).run(request, lambda _: {"input": apart(source, target), "output": target}, None, [output],
-                               async_op)
+    return state_of(group, source.device).run(
+        request, lambda _: {"input": apart(source, target), "output": target}, None, [output], async_op, [input])
 
 
+@noting_refusals
 def gather(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, dst: int | None = None,
            group: Any = None, async_op: bool = False, group_dst: int | None = None, *, schedule: Given | None = None,
            check: str = "every", verify: bool = True) -> Work | None:
@@ -170,11 +238,12 @@ def gather(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, 
             for r, part in enumerate(into):
                 part.copy_(block(output, len(into), r))
 
-    rank = group.rank()
-    return state_of(group).run(request, lambda chosen: gathered(chosen, rank, source, output), deal,
-                               parts or [tensor], async_op)
+    rank, lent = group.rank(), [tensor] if output is None else [tensor, output]
+    return state_of(group, source.device).run(request, lambda chosen: gathered(chosen, rank, source, output), deal,
+                                              parts or [tensor], async_op, lent)
 
 
+@noting_refusals
 def scatter(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None, src: int | None = None,
             group: Any = None, async_op: bool = False, group_src: int | None = None, *, schedule: Given | None = None,
             check: str = "every", verify: bool = True) -> Work | None:
@@ -195,9 +264,10 @@ def scatter(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None
     request = Request("scatter", "scatter", target.dtype, None, root, target.numel() * group.size(),
                       **_how(schedule, check, verify))
     blocks = Scattered(group.rank(), group.size(), dealt if here else None, target)
-    return state_of(group).run(request, blocks.buffers, blocks.finish, [tensor], async_op)
+    return state_of(group, target.device).run(request, blocks.buffers, blocks.finish, [tensor], async_op, dealt)
 
 
+@noting_refusals
 def barrier(group: Any = None, async_op: bool = False, device_ids: list[int] | None = None, *,
             schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
     """See ``torch.distributed.barrier``."""
@@ -205,7 +275,8 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: list[int] | N
     if group is None:
         return None
     request = Request("barrier", "barrier", torch.uint8, elements=0, **_how(schedule, check, verify))
-    return state_of(group).run(request, lambda _: {}, None, [], async_op)
+    state = state_of(group)
+    return state.run(request, lambda _: {}, state.lane.synchronize, [], async_op)
 
 
 def all_gather_into_tensor(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None,

@@ -26,6 +26,7 @@ from schedlang.ir.reverse import reverse
 from schedlang.schedule import Schedule
 from schedlang.torch import checks
 from schedlang.torch.maps import LINEAR, Map
+from schedlang.torch.state import noting_refusals
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +37,8 @@ _DISABLED: dict[Callable[..., Any], Any] = {}
 def _outside_graphs(function: F) -> F:
     """Not to be traced by Dynamo: messages between processes are not what a graph is made of. Dynamo itself is imported
     by those who compile, not here, where it would take longer than all the rest."""
+    function = noting_refusals(function)
+
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         if "torch._dynamo" not in sys.modules:

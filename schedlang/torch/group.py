@@ -8,7 +8,7 @@ therefore registered as the group's.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -21,7 +21,7 @@ from schedlang.fitting import Given
 from schedlang.torch import collectives
 from schedlang.torch.lane import Work
 from schedlang.torch.select import Options
-from schedlang.torch.state import state_of
+from schedlang.torch.state import state_of, states_of
 
 Call = Callable[[bool], "Work | None"]
 """A call, asynchronous or not."""
@@ -38,6 +38,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         self.passed: Counter[str] = Counter()
         _agree(made, options)
         device, kind, self.inner = _inner(made, options)
+        self.direct = Direct(self.inner) if options.inner == "nccl" else None
         self._register_backend(torch.device(device), kind, self.inner)
         self._set_default_backend(kind)
 
@@ -51,6 +52,12 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
                   for name, count in sorted(self.passed.items())]
         return [*map(str, self.options.table), *passed]
 
+    def shutdown(self) -> None:
+        """What ``destroy_process_group`` calls: the end of the group, once all that was issued is over."""
+        for state in states_of(self):
+            state.lane.drain()
+        super().shutdown()
+
     # What schedules do ------------------------------------------------------------------------------------------------
 
     def allreduce(self, tensors: Any, opts: Any) -> Any:
@@ -62,8 +69,8 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     def _all_reduce(self, tensor: torch.Tensor, opts: Any) -> Call:
         given = self._given("allreduce", tensor)
-        if given is None or opts.reduceOp == dist.ReduceOp.PREMUL_SUM:
-            return self._pass("all_reduce", lambda: self.inner.allreduce([tensor], opts))
+        if given is None or _only_inner(opts, tensor):
+            return self._pass("all_reduce", lambda: self.inner.allreduce([tensor], opts), [tensor])
         return lambda later: collectives.all_reduce(tensor, opts.reduceOp, self, later, **self._how(given))
 
     def broadcast(self, tensors: Any, opts: Any) -> Any:
@@ -71,7 +78,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         given, back = self._given("broadcast", tensor), _Back()
         dense = back.of(tensor)
         if given is None:
-            call = self._pass("broadcast", lambda: self.inner.broadcast([dense], opts))
+            call = self._pass("broadcast", lambda: self.inner.broadcast([dense], opts), [dense], root=opts.rootRank)
         else:
             def call(later: bool) -> Work | None:
                 return collectives.broadcast(dense, None, self, later, opts.rootRank, **self._how(given))
@@ -81,8 +88,8 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         tensor, = tensors = tensors if isinstance(tensors, list) else [tensors]
         given, back = self._given("reduce", tensor), _Back()
         dense = back.of(tensor)
-        if given is None or opts.reduceOp == dist.ReduceOp.PREMUL_SUM:
-            call = self._pass("reduce", lambda: self.inner.reduce([dense], opts))
+        if given is None or _only_inner(opts, tensor):
+            call = self._pass("reduce", lambda: self.inner.reduce([dense], opts), [dense], root=opts.rootRank)
         else:
             def call(later: bool) -> Work | None:
                 return collectives.reduce(dense, None, opts.reduceOp, self, later, opts.rootRank, **self._how(given))
@@ -100,20 +107,20 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
     def _gather(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Call:
         given = self._given("allgather", output)
         if given is None:
-            return self._pass("all_gather_single", lambda: self.inner._allgather_base(output, input, opts))
+            return self._pass("all_gather_single", lambda: self.inner._allgather_base(output, input, opts), [output],
+                              [input])
         return lambda later: collectives.all_gather_single(output, input, self, later, **self._how(given))
 
     def allgather(self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> Any:
-        outputs, input = output_lists[0], inputs[0].contiguous()
-        alike = all(one.numel() == input.numel() and one.dtype == input.dtype for one in outputs)
-        flat = input.new_empty(input.numel() * self.size())
-        given = self._given("allgather", flat) if alike and len(outputs) == self.size() else None
+        outputs, input, back = output_lists[0], inputs[0].contiguous(), _Back()
+        parts = [back.of(output) for output in outputs]
+        given = self._given_of_list("allgather", outputs)
         if given is None:
-            return self._all(opts, [self._pass("all_gather", lambda: self.inner.allgather(output_lists, inputs, opts))],
-                             outputs)
-        return self._all(opts, [lambda later: collectives.all_gather_single(flat, input, self, later,
-                                                                            **self._how(given))],
-                         outputs, _Back([*zip(outputs, flat.view(self.size(), *input.shape).unbind(), strict=True)]))
+            call = self._pass("all_gather", lambda: self.inner.allgather([parts], [input], opts), [], [input, *parts])
+        else:
+            def call(later: bool) -> Work | None:
+                return collectives.all_gather(parts, input, self, later, **self._how(given))
+        return self._all(opts, [call], outputs, back)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
         return self.reduce_scatter_single_coalesced([output], [input], opts)
@@ -127,18 +134,23 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     def _scatter(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Call:
         given = self._given("reduce_scatter", input)
-        if given is None or opts.reduceOp == dist.ReduceOp.PREMUL_SUM:
-            return self._pass("reduce_scatter_single", lambda: self.inner._reduce_scatter_base(output, input, opts))
+        if given is None or _only_inner(opts, input):
+            return self._pass("reduce_scatter_single", lambda: self.inner._reduce_scatter_base(output, input, opts),
+                              [input], [output])
         return lambda later: collectives.reduce_scatter_single(output, input, opts.reduceOp, self, later,
                                                                **self._how(given))
 
     def reduce_scatter(self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any) -> Any:
-        output, inputs = outputs[0], input_lists[0]
-        alike = all(one.numel() == output.numel() and one.dtype == output.dtype for one in inputs)
-        if not alike or self._given("reduce_scatter", *inputs) is None:
-            return self._all(opts, [self._pass("reduce_scatter",
-                                               lambda: self.inner.reduce_scatter(outputs, input_lists, opts))], outputs)
-        return self.reduce_scatter_single(output, torch.cat([one.reshape(-1) for one in inputs]), opts)
+        back = _Back()
+        output, inputs = back.of(outputs[0]), [one.contiguous() for one in input_lists[0]]
+        given = self._given_of_list("reduce_scatter", inputs)
+        if given is None or _only_inner(opts, output):
+            call = self._pass("reduce_scatter", lambda: self.inner.reduce_scatter([output], [inputs], opts), [],
+                              [output, *inputs])
+        else:
+            def call(later: bool) -> Work | None:
+                return collectives.reduce_scatter(output, inputs, opts.reduceOp, self, later, **self._how(given))
+        return self._all(opts, [call], outputs, back)
 
     def all_to_all_single(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int],
                           input_splits: list[int], opts: Any) -> Any:
@@ -147,7 +159,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         given = self._given("alltoallv" if uneven else "alltoall", input)
         if given is None:
             call = self._pass("all_to_all_single", lambda: self.inner.alltoall_base(
-                target, source, output_splits, input_splits, opts))
+                target, source, output_splits, input_splits, opts), [], [source, target])
         else:
             def call(later: bool) -> Work | None:
                 return collectives.all_to_all_single(target, source, output_splits, input_splits, self, later,
@@ -157,7 +169,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
     def barrier(self, opts: Any) -> Any:
         given = self.options.choose("barrier", 0, self.size())
         if given is None:
-            return self._all(opts, [self._pass("barrier", lambda: self.inner.barrier(opts))], [])
+            return self._all(opts, [self._pass("barrier", lambda: self.inner.barrier(opts), [])], [])
         return self._all(opts, [lambda later: collectives.barrier(self, later, **self._how(given))], [])
 
     # What torch called them before 2.13
@@ -170,14 +182,18 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
     # What the inner backend does, after what was issued before -------------------------------------------------------
 
     def gather(self, output_lists: Any, inputs: Any, opts: Any) -> Any:
-        return self._all(opts, [self._pass("gather", lambda: self.inner.gather(output_lists, inputs, opts))],
-                         [one for outputs in output_lists for one in outputs])
+        results = [one for outputs in output_lists for one in outputs]
+        return self._all(opts, [self._pass("gather", lambda: self.inner.gather(output_lists, inputs, opts), inputs,
+                                           results, root=opts.rootRank)], results)
 
     def scatter(self, outputs: Any, input_lists: Any, opts: Any) -> Any:
-        return self._all(opts, [self._pass("scatter", lambda: self.inner.scatter(outputs, input_lists, opts))], outputs)
+        return self._all(opts, [self._pass("scatter", lambda: self.inner.scatter(outputs, input_lists, opts), outputs,
+                                           [one for inputs in input_lists for one in inputs], root=opts.rootRank)],
+                         outputs)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any) -> Any:
-        return self._all(opts, [self._pass("all_to_all", lambda: self.inner.alltoall(outputs, inputs, opts))], outputs)
+        return self._all(opts, [self._pass("all_to_all", lambda: self.inner.alltoall(outputs, inputs, opts), [],
+                                           [*inputs, *outputs])], outputs)
 
     # Messages of people's own, beside the order of collectives --------------------------------------------------------
 
@@ -196,18 +212,26 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         size = sum(one.numel() * one.element_size() for one in tensors)
         return self.options.choose(collective, size, self.size())
 
+    def _given_of_list(self, collective: str, tensors: list[torch.Tensor]) -> Given | None:
+        """Of a collective with a list of a tensor for each rank."""
+        alike = len({one.numel() for one in tensors}) == 1
+        return self._given(collective if alike else collective + "v", *tensors)
+
     def _how(self, given: Given) -> dict[str, Any]:
         return {"schedule": given, "check": self.options.check, "verify": self.options.verify}
 
-    def _pass(self, what: str, start: Callable[[], Any]) -> Call:
-        """A call of the inner backend, in its turn."""
+    def _pass(self, what: str, start: Callable[[], Any], alike: list[torch.Tensor],
+              others: Sequence[torch.Tensor] = (), root: int | None = None) -> Call:
+        """A call of the inner backend, in its turn. ``alike``: those of its tensors that have as many elements on all
+        ranks; ``others``: the rest."""
         self.passed[what] += 1
+        state = state_of(self)
+        job = state.passing(what, self.options.check, alike, lambda: start().wait(), root)
 
         def call(later: bool) -> Work | None:
-            lane = state_of(self).lane
             if later:
-                return lane.issue(lambda: start().wait(), what, [])
-            lane.run(lambda: start().wait())
+                return state.lane.issue(job, what, [], [*alike, *others])
+            state.lane.run(job)
             return None
 
         return call
@@ -237,6 +261,43 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         return lane.issue(finish, "collective", results)
 
 
+class Direct:
+    """The part of torch.distributed that messages over NCCL need, with a backend itself in place of a group: a group in
+    Python is not asked to coalesce messages, and its own sums go by schedules."""
+
+    P2POp = namedtuple("P2POp", ["sends", "tensor", "peer", "group"])
+    isend, irecv = True, False
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def get_rank(self, _: Any) -> int:
+        return int(self._backend.rank())
+
+    def get_world_size(self, _: Any) -> int:
+        return int(self._backend.size())
+
+    def get_global_rank(self, _: Any, rank: int) -> int:
+        """The backend knows ranks of the group only."""
+        return rank
+
+    def all_reduce(self, tensor: torch.Tensor, group: Any) -> None:
+        """The sum, on the current stream."""
+        self._backend.allreduce([tensor], dist.AllreduceOptions()).wait()
+
+    def batch_isend_irecv(self, messages: Sequence[Any]) -> list[Any]:
+        """All messages as one step."""
+        self._backend._start_coalescing()
+        for sends, tensor, peer, _ in messages:
+            (self._backend.send if sends else self._backend.recv)([tensor], peer, 0)
+        return [self._backend._end_coalescing()]
+
+
+def _only_inner(opts: Any, tensor: torch.Tensor) -> bool:
+    """What no schedule does: sums that NCCL scales, and sparse tensors."""
+    return opts.reduceOp == dist.ReduceOp.PREMUL_SUM or tensor.layout is not torch.strided
+
+
 class _Back:
     """Results that come in other memory than they are wanted in: ``pairs`` of where and from where."""
 
@@ -259,7 +320,9 @@ class _Back:
 
 def _agree(made: Any, options: Options) -> None:
     """Raises SchedError (SL812) on all ranks where not all have the same options. The first rank compares."""
-    mine, key = options.words(), "schedlang/options/{}"
+    # A store and a name serve again where a group is destroyed and made anew.
+    life = made.store.add(f"schedlang/lives/{made.group_rank}", 1)
+    mine, key = options.words(), f"schedlang/options/{life}/{{}}"
     if made.group_rank:
         made.store.set(key.format(made.group_rank), json.dumps(mine))
     else:

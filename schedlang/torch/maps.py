@@ -69,7 +69,7 @@ class Map:
             return {"input": flat, "output": target}
 
         finish = blocks.finish if self.collective == "reduce_scatter" else None
-        state_of(self.group).run(self._request(flat, target), buffers, finish, [], False)
+        state_of(self.group, x.device).run(self._request(flat, target), buffers, finish, [], False)
         return result
 
     def _whole(self, chosen: Chosen, source: torch.Tensor, target: torch.Tensor) -> Mapping[str, torch.Tensor]:

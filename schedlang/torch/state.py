@@ -1,24 +1,29 @@
-"""What is kept for each process group: its wire, the order of its calls, and the schedules it has used."""
+"""What is kept for each process group, and in it for each kind of device: its wire, the order of its calls, and the
+schedules it has used."""
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch.autograd import profiler
 from torch.distributed import distributed_c10d as c10d
 
 from schedlang.backends.torch.bound import Bound, bind
 from schedlang.backends.torch.execute import SIZES_KEPT, Executor
+from schedlang.backends.torch.faults import first_line
 from schedlang.backends.torch.handshake import Handshake
 from schedlang.backends.torch.header import Header
 from schedlang.backends.torch.wire import AnyWire, NcclWire, wire_of
-from schedlang.diagnostics import SchedError, error
+from schedlang.diagnostics import Note, SchedError, error
 from schedlang.fitting import Chosen, Given, choose, with_counts
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import NONE, Array, Collective, OpTable
@@ -74,24 +79,31 @@ class Request:
 
 
 class State:
-    """Of one group."""
+    """Of one group and the tensors of one kind of device, ``cpu`` or ``cuda``."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, kind: str) -> None:
         self.rank, self.size = group.rank(), group.size()
-        self.wire = NcclWire(group) if getattr(group, "carrier", "") == "nccl" else wire_of(group)
-        self.lane = Lane()
-        self.handshake = Handshake(self.wire, device="cuda" if isinstance(self.wire, NcclWire) else "cpu")
+        device = torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else None
+        self.lane = Lane(device)
+        direct = getattr(group, "direct", None)         # of our own groups: the backend below, past their schedules
+        self.wire = NcclWire(group, direct) if direct is not None else wire_of(group, kind)
+        with self.lane.stream():
+            self.handshake = Handshake(self.wire, device=device or "cpu")
         self.calls = 0
+        self._lost: SchedError | None = None
+        self._options = None if kind == "cuda" else group._get_backend(torch.device(kind)).options
         self._files: dict[Any, Entry] = {}
         self._reading: OrderedDict[Any, Entry] = OrderedDict()      # by the counts that they look at, too
         self._schedules: WeakKeyDictionary[Schedule, dict[Any, Entry]] = WeakKeyDictionary()
 
     def run(self, request: Request, buffers: Buffers, after: Callable[[], None] | None,
-            results: list[torch.Tensor], async_op: bool) -> Work | None:
-        """Make a call when its turn comes. ``after``: what is done with the results then."""
+            results: list[torch.Tensor], async_op: bool, sources: Sequence[torch.Tensor] = ()) -> Work | None:
+        """Make a call when its turn comes. ``after``: what is done with the results then. ``sources``: the caller's
+        tensors that are read, and are no results."""
         if request.check not in ("every", "off"):
             raise ValueError(f'check must be "every" or "off", not {request.check!r}')
         entry = self.entry(request)
+        issued.count += 1
 
         def job() -> None:
             self._run(entry, request, buffers)
@@ -101,9 +113,9 @@ class State:
         label = self._label(entry, request) if profiler._is_profiler_enabled else None
         if async_op:
             if label is None:
-                return self.lane.issue(job, request.title, results)
+                return self.lane.issue(job, request.title, results, [*results, *sources])
             with profiler.record_function(label) as span:
-                work = self.lane.issue(job, request.title, results)
+                work = self.lane.issue(job, request.title, results, [*results, *sources])
                 span._call_end_callbacks_on_future(work.get_future())
                 return work
         if label is None:
@@ -113,6 +125,25 @@ class State:
             self.lane.run(job)
         return None
 
+    def passing(self, what: str, check: str, alike: Sequence[torch.Tensor], call: Callable[[], object],
+                root: int | None = None) -> Callable[[], None]:
+        """What a call without a schedule does when its turn comes: all ranks see that they mean the same, and make it.
+        ``alike``: those of its tensors that have as many elements on all ranks."""
+        dtype = str(alike[0].dtype).removeprefix("torch.") if alike else ""
+        elements = sum(one.numel() for one in alike) if alike else NONE
+        issued.count += 1
+
+        def job() -> None:
+            with self._in_turn() as sequence:
+                if _every(check):
+                    self._agree(Header(sequence, what, "", dtype, NONE if root is None else root, elements, bytes(16),
+                                       "the inner backend", issued.refused))
+                    if self.wire.watch is not None:
+                        self.wire.watch.end()
+                call()
+
+        return job
+
     def _label(self, entry: Entry, request: Request) -> str:
         """What the profiler shows: the call, its schedule and its size."""
         elements = sum(request.sends or []) if request.elements is None else request.elements
@@ -120,26 +151,53 @@ class State:
         return (f"schedlang::{request.title} {entry.chosen.title} {elements} {dtype} "
                 f"{elements * request.dtype.itemsize} bytes {self.size} ranks")
 
-    def _run(self, entry: Entry, request: Request, buffers: Buffers) -> None:
+    @contextmanager
+    def _in_turn(self) -> Iterator[int]:
+        """The number of the call whose turn it is. Raises SchedError (SL813) where an earlier one has lost a rank: then
+        nothing that the group does would end well, or soon."""
+        if self._lost is not None:
+            found = self._lost.diagnostics[0]
+            told = Note(f"that was in call {self.calls} of the group; this one, after it, has not begun")
+            raise SchedError(replace(found, notes=(*found.notes, told)))
         self.calls += 1
-        header = Header(self.calls, request.collective, request.op or "", str(request.dtype).removeprefix("torch."),
-                        NONE if request.root is None else request.root,
-                        NONE if request.elements is None else request.elements, entry.chosen.digest, entry.chosen.title)
-        if request.check == "every" or not entry.agreed:
-            self.handshake.agree(header)
-            entry.agreed = True
-        if request.sends is not None:
-            entry = self._with_counts(entry, request, header)
-        entry.executor.run(buffers(entry.chosen), request.elements, op=request.op)
+        if self._options is not None:       # by themselves Gloo's messages wait as long as when the group was made
+            self.handshake.timeout = self._options._timeout
+        try:
+            yield self.calls
+        except SchedError as failure:
+            if failure.diagnostics[0].code == "SL813":
+                self._lost = failure
+            raise
+
+    def _run(self, entry: Entry, request: Request, buffers: Buffers) -> None:
+        with self._in_turn() as sequence:
+            header = Header(sequence, request.collective, request.op or "", str(request.dtype).removeprefix("torch."),
+                            NONE if request.root is None else request.root,
+                            NONE if request.elements is None else request.elements, entry.chosen.digest,
+                            entry.chosen.title, issued.refused)
+            if _every(request.check) or not entry.agreed:
+                self._agree(header, entry.chosen.table)
+                entry.agreed = True
+            if request.sends is not None:
+                entry = self._with_counts(entry, request, header)
+            entry.executor.timeout = self.handshake.timeout
+            entry.executor.run(buffers(entry.chosen), request.elements, op=request.op)
+
+    def _agree(self, header: Header, table: OpTable | None = None) -> None:
+        self.handshake.agree(header, table)
+        issued.refused = ""
 
     def _with_counts(self, entry: Entry, request: Request, header: Header) -> Entry:
         assert request.sends is not None and request.receives is not None
         has = entry.chosen.table.collective
-        if request.check == "every" or entry.chosen.relays or has.counts_read:
+        sends, receives = np.array(request.sends, np.int64), np.array(request.receives, np.int64)
+        if _every(request.check) or entry.chosen.relays or has.counts_read:
             counts = self.handshake.counts(header, request.sends, request.receives)
         else:                                   # the own ones are all that matters here
             counts = np.zeros((self.size, self.size), np.int64)
-            counts[self.rank], counts[:, self.rank] = request.sends, request.receives
+            counts[self.rank], counts[:, self.rank] = sends, receives
+        if request.collective != "alltoallv":   # all ranks have one vector
+            counts = receives if request.collective == "allgatherv" else sends
         if has.counts_read and not np.array_equal(counts, has.counts):      # type: ignore[arg-type]
             entry = self._reading_entry(request, counts)
         assert isinstance(entry.executor, Counted)
@@ -150,7 +208,8 @@ class State:
         """What is kept of the schedule that a call names. Raises SchedError where it does not fit."""
         kept, key = self._place(request)
         if key not in kept:
-            kept[key] = self._made(request, np.ones((self.size, self.size), np.int64))
+            shape = (self.size, self.size) if request.collective == "alltoallv" else self.size
+            kept[key] = self._made(request, np.ones(shape, np.int64))
         return kept[key]
 
     def _reading_entry(self, request: Request, counts: Array) -> Entry:
@@ -179,18 +238,63 @@ class State:
         return Entry(chosen, (Counted if counted else Executor)(chosen.table, self.rank, self.wire))
 
 
-_states: WeakKeyDictionary[Any, State] = WeakKeyDictionary()
+def states_of(group: Any) -> list[State]:
+    """All that is kept for a group."""
+    return [*_states.get(group, {}).values()]
 
 
-def state_of(group: Any) -> State:
-    """What is kept for a group; of those that are destroyed, nothing is."""
+class Issued:
+    """Of this process: how many calls were ``issued``; why one was ``refused`` since the last that all ranks made."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.refused = ""
+
+
+issued = Issued()
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def noting_refusals(function: F) -> F:
+    """A function that makes calls. Where it raises before it has issued one, the other ranks may have issued it: then
+    this rank's next call meets theirs, and the ranks are told why."""
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        before = issued.count
+        try:
+            return function(*arguments, **named)
+        except (TypeError, ValueError, RuntimeError, SchedError) as failure:
+            if issued.count == before:
+                text = failure.diagnostics[0].message if isinstance(failure, SchedError) else first_line(failure)
+                issued.refused = f"{type(failure).__name__}: {text}"
+            raise
+
+    return call                                 # type: ignore[return-value]
+
+
+def _every(check: str) -> bool:
+    """Whether ranks compare what they mean at this call: in torch's debug mode, always."""
+    return check == "every" or dist.get_debug_level() == dist.DebugLevel.DETAIL
+
+
+_states: WeakKeyDictionary[Any, dict[str, State]] = WeakKeyDictionary()
+
+
+def state_of(group: Any, device: torch.device | None = None) -> State:
+    """What is kept for a group and the kind of a device; None: of the kind that the group prefers for what has no
+    tensors, the CPU if it has it. Of groups that are destroyed, nothing is kept."""
     found = _states.get(group)
     if found is None:
         for old in [*_states]:
             if old not in c10d._world.pg_map:
                 del _states[old]
-        found = _states[group] = State(group)
-    return found
+        found = _states[group] = {}
+    preferred = "cpu" if torch.device("cpu") in group._device_types else "cuda"
+    kind = preferred if device is None else device.type
+    if kind not in found:
+        found[kind] = State(group, kind)
+    return found[kind]
 
 
 K = TypeVar("K")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,7 @@ from schedlang.backends.torch.execute import Executor
 from schedlang.backends.torch.wire import GlooWire, Work
 from schedlang.diagnostics import Diagnostic, SchedError
 from schedlang.ir.table import OpTable
+from schedlang.torch.state import state_of
 
 
 class Fatal(GlooWire):
@@ -33,6 +35,16 @@ class Fatal(GlooWire):
         if self._left == 0:
             os.kill(os.getpid(), self._signal)
         self._left -= 1
+
+
+def fatal(group: Any) -> Fatal:
+    """The wire that the calls of a group go over, made one that can be armed."""
+    wire = state_of(group).wire
+    assert isinstance(wire, GlooWire)
+    wire.__class__ = Fatal
+    assert isinstance(wire, Fatal)
+    wire.arm(-1, 0)
+    return wire
 
 
 def die(table: OpTable, who: int, after: int, signal: int, timeout: float) -> tuple[Diagnostic, float]:

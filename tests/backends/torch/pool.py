@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import sys
 import time
 import traceback
@@ -35,6 +36,14 @@ def patience() -> float:
     """Seconds after which a rank that has not answered never will, and after which Gloo gives up: 30, and as many times
     more as others want this machine's cores."""
     return 30.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 @dataclass(frozen=True)

@@ -138,3 +138,38 @@ def test_schedules_that_do_not_serve_the_call(world, tmp_path):
     assert told[0][2] == "SL816 staged_chain has root 0, but the call's is rank 1 of the group"
     assert told[0][:-1] == told[1][:-1]
     assert [line[-1] for line in told] == ["[1.0, 1.0]", "[2.0, 2.0]"]      # unproved, as it was asked for
+
+
+def alone() -> list[Any]:
+    """A call that one rank refuses by itself: its next one meets what the others have begun, and all are told why."""
+    rank, told = dist.get_rank(), []
+    for wrong in (lambda: sched.all_reduce(ones(3, 2).t()), lambda: sched.broadcast(ones(3, 2), 9),
+                  lambda: sched.functional.all_reduce([1])):
+        if rank == 1:
+            with pytest.raises((ValueError, RuntimeError, TypeError)):
+                wrong()
+            call: Callable[[], Any] = sched.barrier
+        else:
+            def call() -> Any:
+                return sched.all_reduce(ones(6))
+        with pytest.raises(schedlang.SchedError) as failure:
+            call()
+        found = failure.value.diagnostics[0]
+        told.append([found.code, *(note.message for note in found.notes)])
+        x = ones(2)
+        sched.all_reduce(x)                 # together again; and what was refused before is no news any more
+        assert x.tolist() == [2, 2]
+        with pytest.raises(schedlang.SchedError) as failure:
+            sched.all_reduce(ones(2 + rank))
+        assert not failure.value.diagnostics[0].notes
+    return told
+
+
+def test_a_call_that_one_rank_refuses(world):
+    first, second = world(2).run(alone)
+    said = "rank 1 refused a call by itself before: {}; others may have made it"
+    assert first == second == [
+        ["SL812", said.format("ValueError: Tensors must be contiguous")],
+        ["SL812", said.format("RuntimeError: broadcast: invalid root rank: 9")],
+        ["SL812", said.format("TypeError: Invalid function argument. Expected parameter `tensor` of type "
+                              "torch.Tensor")]]
