@@ -379,3 +379,62 @@ def test_the_largest_input_of_sums_of_any_length(dtype):
         given = np.array([largest, of.arithmetic.next_larger(largest) or np.inf], of.arithmetic.dtype.numpy)
         found = of.arithmetic.results(of.shapes, which, given, "sum")[0].astype(float)
         assert np.isfinite(found).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("ordinary", [42, 43])
+def test_inputs_of_ordinary_size_are_those_below_the_bound(ordinary, monkeypatch):
+    """Of three int8, 42 is the largest input."""
+    monkeypatch.setattr("schedlang.verify.precision.ORDINARY", ordinary)
+    verdict = verify(chain(3), dtype="int8")
+    assert verdict.facts["largest_input"] == 42
+    assert [d.code for d in verdict.diagnostics if d.code == "SL613"] == ["SL613"] * (ordinary == 43)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_of_results_that_overflow_the_one_of_fewest_contributions_is_told(halves):
+    """A product of 299 numbers, made on the way to one of 300, or after that, which is then made of halves; bfloat16 has
+    no number between those that make them overflow."""
+    source = f"""schedule unequal(ranks):
+    collective custom(prod)
+    buffer data[2]
+    ensure data[0] on 0 == prod(data[0] on 0..299)
+    ensure data[1] on 0 == prod(data[1] on 0..300)
+    for r in 1..150: reduce data[1] from r to 0
+    for r in {150 + halves}..300: reduce data[1] from r to {150 if halves else 0}
+""" + "    reduce data[1] from 150 to 0\n" * halves + "    for r in 1..299: reduce data[0] from r to 0\n"
+
+    def product(value: np.generic, terms: int) -> np.generic:
+        made = value
+        for _ in range(terms - 1):
+            made = BF16.type(made * value)
+        return made
+
+    with np.errstate(over="ignore"):
+        first = next(v for v in np.arange(1, 2, 1 / 128).astype(BF16) if np.isinf(float(product(v, 299))))
+        last = BF16.type(float(first) - 1 / 128)
+        many = [BF16.type(product(v, 150) * product(v, 150)) if halves else product(v, 300) for v in (last, first)]
+        assert [np.isinf(float(value)) for value in (product(last, 299), *many)] == [False, False, True]
+    verdict = verify(expand(load_text(source), "unequal", ranks=300)[0], dtype="bfloat16")
+    (found,) = (d for d in verdict.diagnostics if d.code == "SL613")
+    assert found.message.startswith(f"a product of 299 contributions overflows bfloat16 with inputs of {first:.6g} ")
+    assert found.count == 2 and found.witness["place"] == [0, 0, 0] and "in data[0] on rank 0" in found.message
+
+
+@pytest.mark.parametrize(("exact", "ranks", "pair", "ones", "stalls"), [
+    (488, 512, True, 490, True), (492, 513, False, 492, False)])
+def test_how_far_off_a_balanced_tree_could_be(exact, ranks, pair, ones, stalls):
+    """512 numbers go through 9 additions in a balanced tree, 513 through 10; ones added to a large even number of
+    bfloat16 are lost. 22 of 512 are more than (1 + 2^-8)^10 - 1 can be, 21 of 513 less than (1 + 2^-8)^11 - 1."""
+    source = f"""schedule late(ranks):
+    collective reduce(sum, 0)
+    for r in 1..256: reduce data[0] from r to 0
+    for r in 257..{exact}: reduce data[0] from r to 256
+    reduce data[0] from 256 to 0
+    for r in {exact}..ranks - {2 * pair}: reduce data[0] from r to 0
+"""
+    if pair:
+        source += "    reduce data[0] from ranks - 1 to ranks - 2\n    reduce data[0] from ranks - 2 to 0\n"
+    assert ((ranks - ones) / ranks > (1 + 2**-8) ** (10 if ranks == 512 else 11) - 1) == stalls
+    verdict = verify(expand(load_text(source), "late", ranks=ranks)[0], dtype="bfloat16")
+    assert (verdict.facts["ones"], verdict.facts["ones_due"]) == (ones, ranks if ranks == 512 else 512)
+    assert ("SL614" in {d.code for d in verdict.diagnostics}) == stalls
