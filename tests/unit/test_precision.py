@@ -392,8 +392,8 @@ def test_inputs_of_ordinary_size_are_those_below_the_bound(ordinary, monkeypatch
 
 @pytest.mark.parametrize("halves", [False, True])
 def test_of_results_that_overflow_the_one_of_fewest_contributions_is_told(halves):
-    """A product of 299 numbers, made on the way to one of 300, or after that, which is then made of halves; bfloat16 has
-    no number between those that make them overflow."""
+    """A product of 299 numbers, made on the way to one of 300, or after that, which is then of halves; bfloat16 has no
+    number between those that make them overflow."""
     source = f"""schedule unequal(ranks):
     collective custom(prod)
     buffer data[2]
