@@ -25,6 +25,7 @@ from schedlang.verify.steps import steps
 from schedlang.verify.timing.order import order
 from schedlang.verify.values.carriers import carriers
 from schedlang.verify.values.conditions import conditions
+from schedlang.verify.values.shapes import Shapes
 from schedlang.verify.values.walk import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -438,3 +439,18 @@ def test_how_far_off_a_balanced_tree_could_be(exact, ranks, pair, ones, stalls):
     verdict = verify(expand(load_text(source), "late", ranks=ranks)[0], dtype="bfloat16")
     assert (verdict.facts["ones"], verdict.facts["ones_due"]) == (ones, ranks if ranks == 512 else 512)
     assert ("SL614" in {d.code for d in verdict.diagnostics}) == stalls
+
+
+def test_what_stalls_in_float32_is_to_be_held_in_float64():
+    """2^24 ones as a balanced tree, and 100 more one by one; no table has so many contributions."""
+    of = precision(chain(2), "float32")
+    of.shapes = shapes = Shapes()
+    shape = 0
+    for k in range(124):
+        shape = shapes._number(shape << 32 | shape if k < 24 else shape)
+    of.which = np.array([shape])
+    (found,) = of._stalled()
+    assert found.message.startswith("in float32 the sum of 16,777,316 ones is 16,777,216 in data[0] on rank ")
+    assert found.notes[0].message == "16,777,216 of them make as much already; what is added after that is lost"
+    assert found.help == ("add numbers of like size, as halving-doubling and trees do; or hold the sums in a wider "
+                          "dtype: `run --accumulate float64`")

@@ -94,6 +94,14 @@ def test_without_a_transport_nothing_is_cut():
     assert verify(table, sends=Sends.parse("buffered=1")).facts["least_depth"] == 1
 
 
+def test_copies_of_several_chunks_are_no_messages():
+    """Each message is of one chunk, so none is cut, and none is told of as whole."""
+    rows = [*transfer(0, 1, 0, step=(0, 0)), {"op": "copy", "rank": 0, "step": 1, "buffer": "other", "chunk": 0,
+                                              "from_buffer": "data", "from_chunk": 0, "count": 3}]
+    table = replace(allreduce(rows, 2, chunks=3, scratch=[("other", 3)]), transport=Transport("wire", 1))
+    assert slots(table, match(table)) is None
+
+
 # Messages of several chunks
 
 
