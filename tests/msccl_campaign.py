@@ -59,9 +59,10 @@ def judge(text: str, seed: int = 0, models: Sequence[str] = MODELS) -> Compariso
     try:
         file = msccl_machine.read(text)
     except msccl_machine.Illegal as e:
-        refused = _refused(text)
-        wrong = None if refused <= ILLEGAL and refused else f"illegal, as {e}; schedlang: {sorted(refused) or 'legal'}"
-        return Comparison("illegal", wrong)
+        return _illegal(text, str(e), ILLEGAL)
+    if file.lacking:
+        overlaps = any(msccl_machine.overlaps(file, inplace) for inplace in file.placements)
+        return _illegal(text, "only the root has that buffer", {*ILLEGAL, *["SL401"] * overlaps})
     words = []
     for inplace in file.placements:
         found = _judge_placement(text, file, inplace, seed, models)
@@ -69,6 +70,13 @@ def judge(text: str, seed: int = 0, models: Sequence[str] = MODELS) -> Compariso
         if found.disagreement is not None:
             return Comparison(found.verdict, f"{'in' if inplace else 'out of'} place: {found.disagreement}")
     return Comparison(next((w for w in words if w != "clean"), "clean"))
+
+
+def _illegal(text: str, why: str, codes: set[str]) -> Comparison:
+    """A file that breaks a rule is refused, with codes of these."""
+    refused = _refused(text)
+    wrong = None if refused <= codes and refused else f"illegal, as {why}; schedlang: {sorted(refused) or 'legal'}"
+    return Comparison("illegal", wrong)
 
 
 def _refused(text: str) -> set[str]:

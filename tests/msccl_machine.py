@@ -55,7 +55,8 @@ class Block:
 @dataclass
 class File:
     """``of[rank]``: its blocks, as indices into ``blocks``. ``sizes[rank]``: the chunks that each buffer has.
-    ``copies``: (rank, input chunk, output chunk, count), before everything."""
+    ``copies``: (rank, input chunk, output chunk, count), before everything. ``lacking``: some step uses a buffer that
+    only the root has."""
 
     ranks: int
     chunks: int
@@ -67,6 +68,7 @@ class File:
     of: list[list[int]]
     sizes: list[dict[str, int]]
     copies: list[tuple[int, int, int, int]]
+    lacking: bool = False
 
 
 @dataclass
@@ -158,12 +160,12 @@ def _gpu(file: File, rank: int, gpu: ElementTree.Element) -> None:
             _rule(s.depid < 0 or s.deps < len(blocks[s.depid].steps), "no such step")
             for used, (buffer, offset) in ((s.kind in READS, s.src), (s.kind in WRITES, s.dst)):
                 _rule(not used or 0 <= offset <= size[buffer] - s.count, "outside of the buffer")
-                _rule(not used or buffer != absent, "only the root has that buffer")
+                file.lacking |= used and buffer == absent
     file.of.append(list(range(len(file.blocks), len(file.blocks) + len(blocks))))
     file.blocks += blocks
     for copy in gpu.findall("copy"):
         i, o, count = _int(copy, "i_off", 0), _int(copy, "o_off", 0), int(copy.get("cnt", "1"))
-        _rule(absent is None, "only the root has a buffer of a copy")
+        file.lacking |= absent is not None
         _rule(count >= 1 and i + count <= size["i"] and o + count <= size["o"], "a copy outside of the buffer")
         file.copies.append((rank, i, o, count))
 
@@ -260,7 +262,7 @@ def finishes(file: File, depth: int | None, pieces: bool = False) -> bool:
 
 def judge(file: File, inplace: bool, seed: int = 0) -> Outcome:
     """What comes of the file in a placement; ``seed`` draws the interleaving."""
-    found = Outcome(overlaps=_overlaps(file, inplace), never=_never(file))
+    found = Outcome(overlaps=overlaps(file, inplace), never=_never(file))
     found.unmatched, found.mismatched = _unmatched(file)
     if found.word != "clean":
         return found
@@ -297,7 +299,7 @@ def _unmatched(file: File) -> tuple[bool, bool]:
             any(x != y for sends, receives in ends.values() for x, y in zip(sends, receives, strict=False)))
 
 
-def _overlaps(file: File, inplace: bool) -> bool:
+def overlaps(file: File, inplace: bool) -> bool:
     """Whether a step reads chunks that it writes at other offsets: then threads race within it."""
     memory = _Memory(file, inplace)
     for block in file.blocks:

@@ -9,14 +9,16 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from schedlang.diagnostics import Severity
-from tests import msccl_machine
+from tests import msccl_campaign, msccl_machine
 from tests.msccl_bases import BASES, moves
 from tests.msccl_campaign import LARGER, SMALLER, as_source, campaign, judge, mutants, real_files
 from tests.msccl_mutants import MUTATIONS, mutate
+from tests.msccl_text import algo, block, gpu, step
 from tests.strategies_msccl import files
 
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 VERDICTS = {"clean", "illegal", "never", "unmatched", "mismatched", "hangs", "races", "uninitialised", "wrong"}
+WRONG = msccl_campaign.VALUES
 NO_FILES = "../shared/cases/msccl is not there"
 
 
@@ -43,6 +45,15 @@ def test_moves_one_after_another_are_right(seed):
     note(text)
     judged = judge(text, seed)
     assert (judged.verdict, judged.disagreement) == ("clean", None)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_file_that_breaks_two_rules(count):
+    """Only the root of a gather has its output; and with two chunks, the first step reads what it writes."""
+    steps = [step("cpy", ("i", 0), ("i", 1), cnt=count), step("cpy", ("i", 0), ("o", 0))]
+    text = algo([gpu(0), gpu(1, [block(0, steps)])], chunks=6, coll="gather", outofplace=1)
+    judged = judge(text)
+    assert (judged.verdict, judged.disagreement) == ("illegal", None)
 
 
 @settings(max_examples=100, **QUIET)
@@ -73,8 +84,9 @@ def source_is_judged_alike(count, seed, real):
     there = faulty = 0
     for name, kinds, text in itertools.islice(mutants(random.Random(seed), real), count):
         for ours, other in as_source(text) if text is not None else ():
-            errors, again = (sorted({d.code for d in v.diagnostics if d.severity >= Severity.ERROR})
-                             for v in (ours, other))
+            # Wrong results are told by where they come from, the first of them: steps of a file, statements of source.
+            errors, again = (sorted({"SL50x" if d.code in WRONG else d.code for d in v.diagnostics
+                                     if d.severity >= Severity.ERROR}) for v in (ours, other))
             assert (errors, ours.facts) == (again, other.facts), f"{name}, {kinds}: {text}"
             assert [(p.name, p.state) for p in ours.proofs] == [(p.name, p.state) for p in other.proofs]
             there += 1
