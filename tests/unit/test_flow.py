@@ -77,6 +77,7 @@ def both_ways(table, matched, monkeypatch):
         monkeypatch.setattr(slots, "FEW", few)
         found = slots.slots(table, matched)
         if found is not None:
+            assert found.flow is None or (found.table is table and found.matching is matched)
             yield "rows" if found.flow is None else "counted", found
 
 

@@ -199,6 +199,26 @@ def test_pieces_are_those_of_the_plain_way():
     assert min(seen[True], seen[False]) > 5, seen
 
 
+def test_pieces_of_operands_and_of_what_is_not_stored():
+    """Of what is passed on as it arrives: added to a place, stored there or not."""
+    rows = [{"op": "send", "rank": 0, "step": 0, "peer": 1, "buffer": "data", "chunk": 1, "count": 3},
+            {"op": "reduce_recv", "rank": 1, "step": 0, "peer": 0, "buffer": "other", "chunk": 2, "count": 3,
+             "from_buffer": "data", "from_chunk": 1},
+            {"op": "send", "rank": 1, "step": 0, "peer": 2, "of": 1, "count": 3},
+            {"op": "reduce_recv", "rank": 2, "step": 0, "peer": 1, "buffer": None, "count": 3, "from_buffer": "data",
+             "from_chunk": 2},
+            {"op": "send", "rank": 2, "step": 0, "peer": 3, "of": 3, "count": 3},
+            {"op": "recv", "rank": 3, "step": 0, "peer": 2, "buffer": "data", "chunk": 2, "count": 3},
+            {"op": "copy", "rank": 3, "step": 1, "buffer": "other", "chunk": 1, "from_buffer": "data", "from_chunk": 1,
+             "count": 3}]
+    table = replace(allreduce(rows, 4, chunks=5, scratch=[("other", 5)]), transport=Transport("wire", 1))
+    found, plain = slots(table, match(table)), in_pieces(table)
+    for column in COLUMNS:
+        ours, theirs = getattr(found.table, column), getattr(plain, column)
+        assert (ours is None and theirs is None) or (np.array_equal(ours, theirs) and ours.dtype == theirs.dtype)
+    assert found.row.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6] and found.longest == 3
+
+
 def test_single_chunks_ask_for_most():
     """docs/decisions/0008: what comes to its end cut into single chunks does so whole, and the interpreter says the
     same of what does not."""
