@@ -11,6 +11,7 @@ import pytest
 from schedlang.interpret import interpret
 from schedlang.ir.table import NONE, Transport
 from schedlang.ops import Op
+from schedlang.source import Place
 from schedlang.verify import deadlock, verify
 from schedlang.verify.matching import match
 from schedlang.verify.sends import Sends
@@ -216,8 +217,12 @@ def test_a_hostile_table_takes_no_longer_than_a_small_one(monkeypatch):
 def test_what_takes_too_long_is_said(monkeypatch):
     monkeypatch.setattr(slots, "FEW", 300)
     monkeypatch.setattr(flow, "WORK", 5)
-    found = the_deadlock(ring(100))
-    assert found.code == "SL208" and "chunk by chunk (with 8 chunks in flight per connection)" in found.message
+    here = Place("ring.json", 3, 1)
+    found = the_deadlock(replace(ring(100), location=here))
+    assert (found.code, found.location) == ("SL208", here) and found.message == (
+        "messages of many chunks are passed on as they arrive, and whether they come to their end chunk by chunk "
+        "(with 8 chunks in flight per connection) takes too long to say")
+    assert found.help == "pass on fewer chunks at a time; --sends buffered=N judges whole messages"
     assert the_deadlock(ring(9)).code == "SL305"
 
 
@@ -225,7 +230,10 @@ def test_a_depth_that_takes_too_long_to_find_is_one_that_is_enough(monkeypatch):
     monkeypatch.setattr(slots, "FEW", 100)
     monkeypatch.setattr(flow, "WORK", 400)
     found = the_deadlock(ring(1000))
-    assert found.witness["least_depth"] > 1001 and "and perhaps with fewer" in found.notes[-1].message
+    enough = found.witness["least_depth"]
+    assert enough > 1001 and found.notes[-1].message == (
+        f"it would go through with {enough:d} chunks in flight per connection and perhaps with fewer, but wire offers "
+        "no more than 8")
     monkeypatch.setattr(flow, "WORK", 10_000)
     found = the_deadlock(ring(1000))
     assert found.witness["least_depth"] == 1001 and "perhaps" not in found.notes[-1].message
