@@ -19,7 +19,7 @@ _VIEWS = {
     "view", "view_as", "reshape", "detach", "__getitem__", "numel", "dim", "size", "stride", "is_contiguous",
     "element_size", "is_floating_point", "is_complex", "data_ptr", "storage_offset", "__get__", "new_empty",
     "new_zeros", "empty_like", "zeros_like", "chunk", "narrow", "flatten", "unflatten", "untyped_storage", "split",
-    "unbind",
+    "unbind", "is_neg", "view_as_real",
 }
 """What does not look at elements."""
 
@@ -39,6 +39,7 @@ class Stream:
 
     def __init__(self, world: Any, rank: int) -> None:
         self.world, self.rank, self.queue = world, rank, deque[Item]()
+        self.recorded: set[int] = set()         # addresses that are not given to others before the stream is done
         world.streams[rank].append(self)
 
     def wait_stream(self, other: Stream) -> None:
@@ -69,6 +70,9 @@ class Event:
     def wait(self, stream: Stream | None = None) -> None:
         (stream or current_stream()).wait_event(self)
 
+    def query(self) -> bool:
+        return self.item is None or self.item.over
+
 
 def current_stream(device: Any = None) -> Stream:
     found: Stream = here.stack[-1]
@@ -80,13 +84,16 @@ class Tensor(torch.Tensor):
 
     is_cuda = True
 
+    def record_stream(self, stream: Stream) -> None:                    # type: ignore[override]
+        stream.recorded.add(self.data_ptr())
+
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), named: Any = None) -> Any:
         named = named or {}
         name = function.__name__
-        stream = current_stream()
         if name in _VIEWS:
             return super().__torch_function__(function, types, args, named)
+        stream = current_stream()
         if name == "clone":
             made = plain(args[0]).new_empty(args[0].shape).as_subclass(Tensor)
             stream.world.give(stream, Item(lambda: plain(made).copy_(plain(args[0]))))
@@ -115,11 +122,17 @@ class Cuda:
 
     @contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
+        """In a thread that a rank has started, too: meanwhile it is one more that may let things happen, or wait."""
+        if not getattr(here, "stack", None):
+            here.world, here.rank, here.stack = stream.world, stream.rank, []
+            stream.world.joined(1)
         here.stack.append(stream)
         try:
             yield
         finally:
             here.stack.pop()
+            if not here.stack:
+                stream.world.joined(-1)
 
     def synchronize(self, device: Any = None) -> None:
         world, rank = here.world, here.rank
@@ -135,10 +148,84 @@ class Cuda:
         return 0
 
 
+class Future:
+    """A torch.futures.Future of tensors on ``devices``: whoever asks for its value has a current stream that waits for
+    what the stream that was current when the value was set had to do; callbacks have a stream of their own."""
+
+    def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
+        self._devices, self._mutex = devices, threading.Condition()
+        self._value: Any = None
+        self._raised: Exception | None = None
+        self._event: Event | None = None
+        self._over = False
+        self._then: list[Callable[[], None]] = []
+
+    def set_result(self, value: Any) -> None:
+        if any(isinstance(one, Tensor) for one in (value if isinstance(value, list) else [value])):
+            if not self._devices:
+                raise ValueError("The result contained tensors residing on device(s) which are not among the expected")
+            self._event = Event()
+            self._event.record()
+        self._value = value
+        self._finish()
+
+    def set_exception(self, raised: Exception) -> None:
+        self._raised = raised
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._mutex:
+            self._over = True
+            self._mutex.notify_all()
+            then, self._then = self._then, []
+        for callback in then:
+            callback()
+
+    def done(self) -> bool:
+        return self._over
+
+    def value(self) -> Any:
+        if self._raised is not None:
+            raise self._raised
+        if self._event is not None:
+            self._event.wait()
+        return self._value
+
+    def wait(self) -> Any:
+        with self._mutex:
+            self._mutex.wait_for(lambda: self._over)
+        return self.value()
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        child = Future(devices=self._devices)
+
+        def call() -> None:
+            with Cuda().stream(Stream(here.world, here.rank)):
+                try:
+                    child.set_result(callback(self))
+                except Exception as raised:                     # whoever waits is told
+                    child.set_exception(raised)
+
+        with self._mutex:
+            over = self._over
+            if not over:
+                self._then.append(call)
+        if over:
+            call()
+        return child
+
+
+class Futures:
+    """The module torch.futures."""
+
+    Future = Future
+
+
 class Torch:
     """The module torch with another cuda; its devices are all ordinary memory."""
 
     cuda = Cuda()
+    futures = Futures()
 
     def device(self, *_: Any) -> torch.device:
         return torch.device("cpu")

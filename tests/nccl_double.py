@@ -131,6 +131,7 @@ class World:
                 self.torch.cuda.synchronize()
             except BaseException as error:                      # told to the caller below
                 raised.append(error)
+                self.hung = self.hung or f"rank {rank} has raised {error!r}"    # nobody waits for it
             finally:
                 with self.changed:
                     self.alive -= 1
@@ -146,6 +147,12 @@ class World:
         return got
 
     # What ranks issue
+
+    def joined(self, threads: int) -> None:
+        """So many more threads, or fewer, do what ranks do."""
+        with self.changed:
+            self.alive += threads
+            self.changed.notify_all()
 
     def give(self, stream: Stream, item: Item) -> None:
         """Put an item at the end of a stream."""
@@ -386,3 +393,44 @@ class Dist:
         if not async_op:
             work.wait()
         return work if async_op else None
+
+
+class Backend:
+    """A ProcessGroupNCCL of the rank whose thread makes it, on the world's communicator."""
+
+    def __init__(self, world: World) -> None:
+        self._dist, self._rank = world.dist, here.rank
+        self._group = world.handles[self._rank]
+        self._messages: list[P2POp] | None = None
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return len(self._group.comm.ranks)
+
+    def name(self) -> str:
+        return "nccl"
+
+    def _start_coalescing(self) -> None:
+        self._messages = []
+
+    def _end_coalescing(self) -> Work:
+        messages, self._messages = self._messages, None
+        return self._dist.batch_isend_irecv(messages or [])[0]
+
+    def send(self, tensors: list[torch.Tensor], peer: int, tag: int) -> Any:
+        return self._message(P2POp(self._dist.isend, tensors[0], peer, self._group))
+
+    def recv(self, tensors: list[torch.Tensor], peer: int, tag: int) -> Any:
+        return self._message(P2POp(self._dist.irecv, tensors[0], peer, self._group))
+
+    def _message(self, message: P2POp) -> Any:
+        if self._messages is None:
+            return self._dist.batch_isend_irecv([message])[0]
+        self._messages.append(message)
+        return None
+
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Work:
+        found: Work = self._dist.all_reduce(tensors[0], group=self._group, async_op=True)
+        return found

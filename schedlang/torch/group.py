@@ -344,15 +344,22 @@ def _inner(made: Any, options: Options) -> tuple[str, Any, Any]:
     kinds = dist.ProcessGroup.BackendType
     if options.inner == "gloo":
         gloo = dist.ProcessGroupGloo(made.store, made.group_rank, made.group_size, made.timeout)
+        _named(gloo.options, made)
         gloo._set_sequence_number_for_group()
         return "cpu", kinds.GLOO, gloo
     if not dist.is_nccl_available():
         raise RuntimeError("Distributed package doesn't have NCCL built in")
     nccl_options = dist.ProcessGroupNCCL.Options()
     nccl_options._timeout = made.timeout
+    _named(nccl_options, made)
     nccl = dist.ProcessGroupNCCL(made.store, made.group_rank, made.group_size, nccl_options)
     nccl._set_sequence_number_for_group()
     return "cuda", kinds.NCCL, nccl
+
+
+def _named(options: Any, made: Any) -> None:
+    """Which group the inner backend is of, for what torch logs."""
+    options.global_ranks_in_group, options.group_name = made.global_ranks_in_group, made.group_id
 
 
 def create(made: Any, options: Any) -> Group:

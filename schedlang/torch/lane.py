@@ -212,15 +212,15 @@ class Lane:
                 return False
             job, work = self._queue.popleft()
         raised: BaseException | None = None
+        done = None
         with self._turn:
             try:
                 job()
+                if self._stream is not None:
+                    done = torch.cuda.Event()
+                    done.record(self._stream)
             except BaseException as failure:        # whoever waits for it is told
                 raised = failure
-        done = None
-        if self._stream is not None:
-            done = torch.cuda.Event()
-            done.record(self._stream)
         with self._ready:
             self._pending -= 1
         work.finish(raised, done)

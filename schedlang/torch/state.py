@@ -4,6 +4,7 @@ schedules it has used."""
 from __future__ import annotations
 
 import functools
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -279,22 +280,29 @@ def _every(check: str) -> bool:
 
 
 _states: WeakKeyDictionary[Any, dict[str, State]] = WeakKeyDictionary()
+_making = threading.Lock()
 
 
 def state_of(group: Any, device: torch.device | None = None) -> State:
     """What is kept for a group and the kind of a device; None: of the kind that the group prefers for what has no
     tensors, the CPU if it has it. Of groups that are destroyed, nothing is kept."""
-    found = _states.get(group)
-    if found is None:
+    if getattr(group, "direct", None) is not None:
+        kind = "cuda"
+    elif device is None:
+        kind = "cpu" if torch.device("cpu") in group._device_types else "cuda"
+    else:
+        kind = device.type
+    known = _states.get(group)
+    if known is not None and kind in known:
+        return known[kind]
+    with _making:
         for old in [*_states]:
             if old not in c10d._world.pg_map:
                 del _states[old]
-        found = _states[group] = {}
-    preferred = "cpu" if torch.device("cpu") in group._device_types else "cuda"
-    kind = preferred if device is None else device.type
-    if kind not in found:
-        found[kind] = State(group, kind)
-    return found[kind]
+        here = _states.setdefault(group, {})
+        if kind not in here:
+            here[kind] = State(group, kind)
+        return here[kind]
 
 
 K = TypeVar("K")
