@@ -23,6 +23,7 @@ import torch.distributed as dist
 from schedlang.fitting import Given
 from schedlang.torch import checks
 from schedlang.torch.buffers import Scattered, apart, block, gathered, whole
+from schedlang.torch.graphs import outside_graphs
 from schedlang.torch.lane import Work
 from schedlang.torch.state import Request, noting_refusals, state_of
 
@@ -35,6 +36,7 @@ class How(TypedDict, total=False):
     verify: bool
 
 
+@outside_graphs
 @noting_refusals
 def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False, *,
                schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
@@ -49,6 +51,7 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
                                             async_op)
 
 
+@outside_graphs
 @noting_refusals
 def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp.SUM, group: Any = None,
            async_op: bool = False, group_dst: int | None = None, *, schedule: Given | None = None,
@@ -66,6 +69,7 @@ def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp
                                             async_op)
 
 
+@outside_graphs
 @noting_refusals
 def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
               group_src: int | None = None, *, schedule: Given | None = None, check: str = "every",
@@ -82,6 +86,7 @@ def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, a
                                             async_op)
 
 
+@outside_graphs
 @noting_refusals
 def all_gather_single(output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any = None,
                       async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
@@ -104,6 +109,7 @@ def all_gather_single(output_tensor: torch.Tensor, input_tensor: torch.Tensor, g
                                               [output_tensor], async_op, [input_tensor])
 
 
+@outside_graphs
 @noting_refusals
 def reduce_scatter_single(output: torch.Tensor, input: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None,
                           async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
@@ -125,6 +131,7 @@ def reduce_scatter_single(output: torch.Tensor, input: torch.Tensor, op: Any = d
     return state_of(group, source.device).run(request, parts.buffers, parts.finish, [output], async_op, [input])
 
 
+@outside_graphs
 @noting_refusals
 def all_gather(tensor_list: list[torch.Tensor], tensor: torch.Tensor, group: Any = None, async_op: bool = False, *,
                schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:
@@ -156,6 +163,7 @@ def all_gather(tensor_list: list[torch.Tensor], tensor: torch.Tensor, group: Any
                                               deal, tensor_list, async_op, [tensor, output])
 
 
+@outside_graphs
 @noting_refusals
 def reduce_scatter(output: torch.Tensor, input_list: list[torch.Tensor], op: Any = dist.ReduceOp.SUM,
                    group: Any = None, async_op: bool = False, *, schedule: Given | None = None, check: str = "every",
@@ -183,6 +191,7 @@ def reduce_scatter(output: torch.Tensor, input_list: list[torch.Tensor], op: Any
     return state_of(group, target.device).run(request, blocks.buffers, blocks.finish, [output], async_op, input_list)
 
 
+@outside_graphs
 @noting_refusals
 def all_to_all_single(output: torch.Tensor, input: torch.Tensor, output_split_sizes: Sequence[int] | None = None,
                       input_split_sizes: Sequence[int] | None = None, group: Any = None, async_op: bool = False, *,
@@ -211,6 +220,7 @@ def all_to_all_single(output: torch.Tensor, input: torch.Tensor, output_split_si
         request, lambda _: {"input": apart(source, target), "output": target}, None, [output], async_op, [input])
 
 
+@outside_graphs
 @noting_refusals
 def gather(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, dst: int | None = None,
            group: Any = None, async_op: bool = False, group_dst: int | None = None, *, schedule: Given | None = None,
@@ -243,6 +253,7 @@ def gather(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, 
                                               parts or [tensor], async_op, lent)
 
 
+@outside_graphs
 @noting_refusals
 def scatter(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None, src: int | None = None,
             group: Any = None, async_op: bool = False, group_src: int | None = None, *, schedule: Given | None = None,
@@ -267,6 +278,7 @@ def scatter(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None
     return state_of(group, target.device).run(request, blocks.buffers, blocks.finish, [tensor], async_op, dealt)
 
 
+@outside_graphs
 @noting_refusals
 def barrier(group: Any = None, async_op: bool = False, device_ids: list[int] | None = None, *,
             schedule: Given | None = None, check: str = "every", verify: bool = True) -> Work | None:

@@ -4,9 +4,9 @@ Gradients are those of the sum of all ranks' losses. So what a rank gets back sa
 tensor, and every rank must call ``backward`` on something that depends on the result, in the same order.
 
 The way back of a linear collective is the reversed schedule: of an all-gather a reduce-scatter, of a broadcast a
-reduce, of an all-to-all its transpose, and the other way round; of an all-reduce it is an all-reduce, by the same
-schedule. Where a schedule has no reverse (SL211) ``backward`` names one for the way back. Sums and averages are linear;
-through other operators no gradient goes.
+reduce, of a gather a scatter, of an all-to-all its transpose, and the other way round; of an all-reduce it is an
+all-reduce, by the same schedule. Where a schedule has no reverse (SL211) ``backward`` names one for the way back. Sums
+and averages are linear; through other operators no gradient goes.
 
 The other arguments are those of :mod:`schedlang.torch.collectives`. Under ``torch.compile`` each call is a graph break.
 """
@@ -14,9 +14,8 @@ The other arguments are those of :mod:`schedlang.torch.collectives`. Under ``tor
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,30 +24,9 @@ from schedlang.fitting import Given
 from schedlang.ir.reverse import reverse
 from schedlang.schedule import Schedule
 from schedlang.torch import checks
+from schedlang.torch.graphs import outside_graphs
 from schedlang.torch.maps import LINEAR, Map
 from schedlang.torch.state import noting_refusals
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-_DISABLED: dict[Callable[..., Any], Any] = {}
-
-
-def _outside_graphs(function: F) -> F:
-    """Not to be traced by Dynamo: messages between processes are not what a graph is made of. Dynamo itself is imported
-    by those who compile, not here, where it would take longer than all the rest."""
-    function = noting_refusals(function)
-
-    @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:
-            return function(*arguments, **named)
-        if function not in _DISABLED:
-            _DISABLED[function] = torch.compiler.disable(function)
-        return _DISABLED[function](*arguments, **named)
-
-    call._torchdynamo_disable = True            # type: ignore[attr-defined]
-    return call                                 # type: ignore[return-value]
 
 
 class _Linear(torch.autograd.Function):         # type: ignore[misc]        # torch is Any to mypy
@@ -95,7 +73,8 @@ def _apply(x: torch.Tensor, op: str | None, group: Any, collective: str, backwar
     return _NotLinear.apply(x, through, f"{collective} with {op}")
 
 
-@_outside_graphs
+@outside_graphs
+@noting_refusals
 def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, *, backward: Given | None = None,
                **how: Any) -> torch.Tensor:
     """The reduction of all ranks' tensors."""
@@ -104,7 +83,8 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
     return _apply(tensor, name, _group(group, "all_reduce"), "allreduce", backward, how)
 
 
-@_outside_graphs
+@outside_graphs
+@noting_refusals
 def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp.SUM, group: Any = None,
            group_dst: int | None = None, *, backward: Given | None = None, **how: Any) -> torch.Tensor:
     """The reduction of all ranks' tensors on the destination, zeros elsewhere."""
@@ -114,7 +94,8 @@ def reduce(tensor: torch.Tensor, dst: int | None = None, op: Any = dist.ReduceOp
     return _apply(tensor, name, group, "reduce", backward, how, root=root)
 
 
-@_outside_graphs
+@outside_graphs
+@noting_refusals
 def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, group_src: int | None = None, *,
               backward: Given | None = None, **how: Any) -> torch.Tensor:
     """The source's tensor; of those of other ranks only shape and dtype matter, and their gradient is zero."""
@@ -124,7 +105,8 @@ def broadcast(tensor: torch.Tensor, src: int | None = None, group: Any = None, g
     return _apply(tensor, None, group, "broadcast", backward, how, root=root)
 
 
-@_outside_graphs
+@outside_graphs
+@noting_refusals
 def all_gather_single(tensor: torch.Tensor, group: Any = None, *, backward: Given | None = None,
                       **how: Any) -> torch.Tensor:
     """All ranks' tensors, joined along the first dimension."""
@@ -133,19 +115,51 @@ def all_gather_single(tensor: torch.Tensor, group: Any = None, *, backward: Give
     return _apply(rows, None, _group(group, "all_gather_single"), "allgather", backward, how)
 
 
-@_outside_graphs
+@outside_graphs
+@noting_refusals
+def gather(tensor: torch.Tensor, dst: int | None = None, group: Any = None, group_dst: int | None = None, *,
+           backward: Given | None = None, **how: Any) -> torch.Tensor:
+    """All ranks' tensors, joined along the first dimension, on the destination, zeros elsewhere."""
+    checks.tensor(tensor, "tensor")
+    group = _group(group, "gather")
+    root = checks.rank_in(group, 0 if dst is None and group_dst is None else dst, group_dst, "gather")
+    rows = tensor if tensor.dim() else tensor.reshape(1)
+    return _apply(rows, None, group, "gather", backward, how, root=root)
+
+
+@outside_graphs
+@noting_refusals
+def scatter(tensor: torch.Tensor, src: int | None = None, group: Any = None, group_src: int | None = None, *,
+            backward: Given | None = None, **how: Any) -> torch.Tensor:
+    """This rank's part, along the first dimension, of the source's tensor; of those of other ranks only shape and dtype
+    matter, and their gradient is zero."""
+    checks.tensor(tensor, "tensor")
+    group = _group(group, "scatter")
+    root = checks.rank_in(group, 0 if src is None and group_src is None else src, group_src, "scatter")
+    _divides(tensor, group, "scatter")
+    return _apply(tensor, None, group, "scatter", backward, how, root=root)
+
+
+@outside_graphs
+@noting_refusals
 def reduce_scatter_single(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, *,
                           backward: Given | None = None, **how: Any) -> torch.Tensor:
     """This rank's part, along the first dimension, of the reduction of all ranks' tensors."""
     checks.tensor(tensor, "tensor")
     group, name = _group(group, "reduce_scatter_single"), checks.operator(op, tensor, "reduce_scatter_single")
-    if not tensor.dim() or tensor.shape[0] % group.size():
-        raise ValueError("input tensor must be the same size as output size times world size: the first dimension of "
-                         f"{tuple(tensor.shape)} does not divide by {group.size()}")
+    _divides(tensor, group, "reduce_scatter_single")
     return _apply(tensor, name, group, "reduce_scatter", backward, how)
 
 
-@_outside_graphs
+def _divides(tensor: torch.Tensor, group: Any, what: str) -> None:
+    """A tensor of a part for each rank."""
+    if not tensor.dim() or tensor.shape[0] % group.size():
+        raise ValueError(f"{what}: input tensor must be the same size as output size times world size: the first "
+                         f"dimension of {tuple(tensor.shape)} does not divide by {group.size()}")
+
+
+@outside_graphs
+@noting_refusals
 def all_to_all_single(tensor: torch.Tensor, output_split_sizes: Sequence[int] | None = None,
                       input_split_sizes: Sequence[int] | None = None, group: Any = None, *,
                       backward: Given | None = None, **how: Any) -> torch.Tensor:

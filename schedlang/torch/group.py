@@ -19,6 +19,7 @@ import torch.distributed as dist
 from schedlang.diagnostics import SchedError, error
 from schedlang.fitting import Given
 from schedlang.torch import collectives
+from schedlang.torch.graphs import outside_graphs
 from schedlang.torch.lane import Work
 from schedlang.torch.select import Options
 from schedlang.torch.state import state_of, states_of
@@ -60,9 +61,11 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     # What schedules do ------------------------------------------------------------------------------------------------
 
+    @outside_graphs
     def allreduce(self, tensors: Any, opts: Any) -> Any:
         return self.allreduce_coalesced(tensors if isinstance(tensors, list) else [tensors], opts)
 
+    @outside_graphs
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         back = _Back()
         return self._all(opts, [self._all_reduce(back.of(tensor), opts) for tensor in tensors], tensors, back)
@@ -73,6 +76,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
             return self._pass("all_reduce", lambda: self.inner.allreduce([tensor], opts), [tensor])
         return lambda later: collectives.all_reduce(tensor, opts.reduceOp, self, later, **self._how(given))
 
+    @outside_graphs
     def broadcast(self, tensors: Any, opts: Any) -> Any:
         tensor, = tensors = tensors if isinstance(tensors, list) else [tensors]
         given, back = self._given("broadcast", tensor), _Back()
@@ -84,6 +88,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
                 return collectives.broadcast(dense, None, self, later, opts.rootRank, **self._how(given))
         return self._all(opts, [call], tensors, back)
 
+    @outside_graphs
     def reduce(self, tensors: Any, opts: Any) -> Any:
         tensor, = tensors = tensors if isinstance(tensors, list) else [tensors]
         given, back = self._given("reduce", tensor), _Back()
@@ -95,9 +100,11 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
                 return collectives.reduce(dense, None, opts.reduceOp, self, later, opts.rootRank, **self._how(given))
         return self._all(opts, [call], tensors, back)
 
+    @outside_graphs
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
         return self.all_gather_single_coalesced([output], [input], opts)
 
+    @outside_graphs
     def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any) -> Any:
         back = _Back()
         calls = [self._gather(back.of(output), input.contiguous(), opts)
@@ -111,6 +118,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
                               [input])
         return lambda later: collectives.all_gather_single(output, input, self, later, **self._how(given))
 
+    @outside_graphs
     def allgather(self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> Any:
         outputs, input, back = output_lists[0], inputs[0].contiguous(), _Back()
         parts = [back.of(output) for output in outputs]
@@ -122,9 +130,11 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
                 return collectives.all_gather(parts, input, self, later, **self._how(given))
         return self._all(opts, [call], outputs, back)
 
+    @outside_graphs
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
+    @outside_graphs
     def reduce_scatter_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any) -> Any:
         back = _Back()
@@ -140,6 +150,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         return lambda later: collectives.reduce_scatter_single(output, input, opts.reduceOp, self, later,
                                                                **self._how(given))
 
+    @outside_graphs
     def reduce_scatter(self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any) -> Any:
         back = _Back()
         output, inputs = back.of(outputs[0]), [one.contiguous() for one in input_lists[0]]
@@ -152,6 +163,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
                 return collectives.reduce_scatter(output, inputs, opts.reduceOp, self, later, **self._how(given))
         return self._all(opts, [call], outputs, back)
 
+    @outside_graphs
     def all_to_all_single(self, output: torch.Tensor, input: torch.Tensor, output_splits: list[int],
                           input_splits: list[int], opts: Any) -> Any:
         back = _Back()
@@ -166,6 +178,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
                                                      **self._how(given))
         return self._all(opts, [call], [output], back)
 
+    @outside_graphs
     def barrier(self, opts: Any) -> Any:
         given = self.options.choose("barrier", 0, self.size())
         if given is None:
@@ -181,28 +194,34 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     # What the inner backend does, after what was issued before -------------------------------------------------------
 
+    @outside_graphs
     def gather(self, output_lists: Any, inputs: Any, opts: Any) -> Any:
         results = [one for outputs in output_lists for one in outputs]
         return self._all(opts, [self._pass("gather", lambda: self.inner.gather(output_lists, inputs, opts), inputs,
                                            results, root=opts.rootRank)], results)
 
+    @outside_graphs
     def scatter(self, outputs: Any, input_lists: Any, opts: Any) -> Any:
         return self._all(opts, [self._pass("scatter", lambda: self.inner.scatter(outputs, input_lists, opts), outputs,
                                            [one for inputs in input_lists for one in inputs], root=opts.rootRank)],
                          outputs)
 
+    @outside_graphs
     def alltoall(self, outputs: Any, inputs: Any, opts: Any) -> Any:
         return self._all(opts, [self._pass("all_to_all", lambda: self.inner.alltoall(outputs, inputs, opts), [],
                                            [*inputs, *outputs])], outputs)
 
     # Messages of people's own, beside the order of collectives --------------------------------------------------------
 
+    @outside_graphs
     def send(self, tensors: Any, rank: int, tag: int) -> Any:
         return self.inner.send(tensors, rank, tag)
 
+    @outside_graphs
     def recv(self, tensors: Any, rank: int, tag: int) -> Any:
         return self.inner.recv(tensors, rank, tag)
 
+    @outside_graphs
     def recv_anysource(self, tensors: Any, tag: int) -> Any:
         return self.inner.recv_anysource(tensors, tag)
 

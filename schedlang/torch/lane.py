@@ -19,6 +19,8 @@ from weakref import WeakSet, ref
 import torch
 import torch.distributed as dist
 
+from schedlang.torch.graphs import outside_graphs
+
 Job = Callable[[], None]
 
 IDLE = 5.0
@@ -41,6 +43,7 @@ class Work(dist.Work):      # type: ignore[misc]      # torch is Any to mypy
         self._future: Any = None
         self._mutex = threading.Lock()
 
+    @outside_graphs
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Until the call is done. Raises what went wrong in it; RuntimeError where ``timeout`` is over before."""
         lane = self._lane() if self._lane is not None else None
@@ -72,6 +75,7 @@ class Work(dist.Work):      # type: ignore[misc]      # torch is Any to mypy
         """The tensors that hold the results."""
         return self.results
 
+    @outside_graphs
     def get_future(self) -> Any:
         """A ``torch.futures.Future`` with the list of tensors that hold the results."""
         with self._mutex:

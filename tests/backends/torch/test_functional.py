@@ -85,6 +85,10 @@ def transposes() -> list[str]:
         ("reduce", {"dst": 1, **avg}, 4, 4), ("broadcast", {"src": 2}, 4, 4), ("all_gather_single", {}, 2, 2 * size),
         ("all_gather_single", ring, 2, 2 * size), ("reduce_scatter_single", {}, 2 * size, 2),
         ("reduce_scatter_single", avg, 2 * size, 2), ("all_to_all_single", {}, 2 * size, 2 * size),
+        ("gather", {"dst": 1}, 2, 2 * size), ("scatter", {"src": 2}, 2 * size, 2),
+        ("gather", {"group_dst": 2, "schedule": "schedlang:gather/binomial.sched"}, 2, 2 * size),
+        ("scatter", {"schedule": "schedlang:scatter/binomial.sched",
+                     "backward": "schedlang:gather/direct.sched"}, 2 * size, 2),
         ("all_to_all_single", uneven, sum(sends), sum(receives)),
         ("all_to_all_single", {**uneven, "schedule": "schedlang:alltoallv/bruck.sched",    # which has no reverse
                                "backward": "schedlang:alltoallv/pairwise.sched"}, sum(sends), sum(receives)),
@@ -119,6 +123,9 @@ def convention() -> list[Any]:
     waves = torch.tensor([1 + 1j], requires_grad=True)
     functional.all_reduce(waves).abs().sum().backward()
     scalar = functional.all_gather_single(torch.tensor(float(rank)))
+    parts = functional.gather(torch.tensor([float(rank)]), 1)
+    dealt = functional.scatter(torch.arange(size) + 10 * rank, 2)
+    assert (parts.tolist(), dealt.tolist()) == ([0, 1, 2] if rank == 1 else [0, 0, 0], [20 + rank])
     return [x.item(), y.item(), x.grad.item(), root.item(), z.grad.item(), first.item(), twice.grad.item(),
             round(abs(waves.grad.item()), 4), scalar.tolist(), size]
 
@@ -140,8 +147,9 @@ def refusals() -> None:
         with pytest.raises(RuntimeError, match="has no gradient: only sums and averages are linear"):
             result.sum().backward()
     functional.all_reduce(x.detach(), dist.ReduceOp.MAX)
-    with pytest.raises(ValueError, match=r"the first dimension of \(3,\) does not divide by 2"):
-        functional.reduce_scatter_single(torch.ones(3))
+    for one in (functional.reduce_scatter_single, functional.scatter):
+        with pytest.raises(ValueError, match=r"the first dimension of \(3,\) does not divide by 2"):
+            one(torch.ones(3))
     with pytest.raises(RuntimeError, match="Number of tensor splits not equal to group size"):
         functional.all_to_all_single(torch.ones(2), input_split_sizes=[1, 1])
     with pytest.raises(TypeError, match="Expected parameter `tensor` of type"):
@@ -150,6 +158,26 @@ def refusals() -> None:
         functional.all_reduce(torch.ones(2, device="meta"))
     with pytest.raises(TypeError, match="colour"):
         functional.all_reduce(torch.ones(2), colour="red")
+
+
+def no_way_back() -> str:
+    """Bruck's all-to-all goes there; a gradient needs another schedule, and is told so where it is asked for."""
+    x = torch.ones(4, requires_grad=True)
+    how = {"input_split_sizes": [2, 2], "output_split_sizes": [2, 2], "schedule": "schedlang:alltoallv/bruck.sched"}
+    functional.all_to_all_single(x.detach(), **how)
+    with pytest.raises(SchedError) as failure:
+        functional.all_to_all_single(x, **how)
+    functional.all_to_all_single(x, backward="schedlang:alltoallv/direct.sched", **how).sum().backward()
+    found = failure.value.diagnostics[0]
+    assert len(failure.value.diagnostics) == 1 and found.location is not None and x.grad.tolist() == [1] * 4
+    return f"{found.code} {found.message}; {found.help}"
+
+
+def test_a_gradient_through_what_has_no_reverse(world):
+    first, second = world(2).run(no_way_back)
+    assert first == second and first.startswith("SL211 no gradient goes back through bruck_all_to_all_v: ")
+    assert first.endswith('; name a schedule for the way back, such as backward="schedlang:alltoallv/direct.sched", '
+                          "or give it a tensor that needs no gradient: x.detach()")
 
 
 def test_what_has_no_gradient(world):
@@ -183,22 +211,60 @@ schedule twice(ranks):
     assert world(2).run(without_reverse, str(file)) == [[2.0, 2.0]] * 2
 
 
-def compiled() -> list[Any]:
-    """Under torch.compile: no errors, and as many graph breaks as calls."""
+def compiled() -> dict[str, Any]:
+    """Under torch.compile: whether the result is the same, and how many graphs and breaks there are."""
+    from datetime import timedelta
+
     import torch._dynamo
 
-    def step(x: torch.Tensor) -> torch.Tensor:
+    import schedlang.torch as sched
+
+    group = dist.new_group(backend="schedlang", timeout=timedelta(seconds=60))
+
+    def gradients(x: torch.Tensor) -> torch.Tensor:
         y = functional.all_reduce(x * 2)
         z = functional.all_gather_single(y + 1)
         return (z * z).sum()
 
-    x = torch.ones(3, requires_grad=True)
-    step(x).backward()
-    wanted, x.grad = x.grad, None
-    torch.compile(step, backend="eager")(x).backward()
-    explained = torch._dynamo.explain(step)(x)
-    return [torch.equal(wanted, x.grad), explained.graph_count, explained.graph_break_count]
+    def side_by_side(x: torch.Tensor) -> torch.Tensor:
+        return functional.gather(functional.scatter(x * 2)) + 1
+
+    def in_place(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        sched.all_reduce(y)
+        return y + 1
+
+    def later(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        work = sched.all_reduce(y, async_op=True)
+        assert work is not None
+        work.wait()
+        return y + 1
+
+    def by_torch(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        dist.all_reduce(y, group=group)
+        return y + 1
+
+    def by_torch_later(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        dist.all_reduce(y, group=group, async_op=True).wait()
+        return y + 1
+
+    found: dict[str, Any] = {}
+    for step in (gradients, side_by_side, in_place, later, by_torch, by_torch_later):
+        torch._dynamo.reset()
+        x = torch.ones(3, requires_grad=step is gradients)
+        explained = torch._dynamo.explain(step)(x)
+        same = torch.equal(step(x), torch.compile(step, backend="eager")(x))
+        found[step.__name__] = [same, explained.graph_count, explained.graph_break_count]
+    gradients(x := torch.ones(3, requires_grad=True)).backward()
+    torch.compile(gradients, backend="eager")(y := torch.ones(3, requires_grad=True)).backward()
+    return {**found, "the gradient": torch.equal(x.grad, y.grad)}
 
 
 def test_under_torch_compile(world):
-    assert world(1).run(compiled) == [[True, 3, 2]]
+    """Each call is a break, and between two of them is a graph."""
+    assert world(1).run(compiled) == [{
+        "gradients": [True, 3, 2], "side_by_side": [True, 2, 1], "in_place": [True, 2, 1], "later": [True, 2, 1],
+        "by_torch": [True, 1, 0], "by_torch_later": [True, 2, 1], "the gradient": True}]
