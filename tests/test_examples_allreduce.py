@@ -252,8 +252,8 @@ HOSTS = {
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
 def test_two_tier(host: list[int], left_out: tuple[int, ...], k: int) -> None:
     """A part takes a round inside the hosts, 2 (m - 1) round the m owners (with one, there and back), and one inside;
-    the next part follows a round later. The ring sends m - 1 of m chunks of each part from every owner twice over; each
-    other host sends a chunk to every owner and gets one of each.
+    the next part follows a round later. Of the m chunks of a part every owner sends m - 1 round the ring, twice; each
+    other host sends one to every owner and gets one from each.
     """
     hosts = max(host) + 1
     owners = [h for h in reversed(range(hosts)) if h not in left_out] or [0]
@@ -261,7 +261,6 @@ def test_two_tier(host: list[int], left_out: tuple[int, ...], k: int) -> None:
     v = judged("two_tier", host=host, owners=owners, k=k)
     table, sends = v.table, v.table.op == Op.SEND
     here, there = np.array(host)[table.rank[sends]], np.array(host)[table.peer[sends]]
-    assert table.chunks == k * m * max(host.count(h) for h in range(hosts))
     out, into = (np.bincount(of[here != there], table.count[sends][here != there], hosts) for of in (here, there))
     for h in range(hosts):
         link = least(m) + Fraction(others, m) if h in owners else 1
@@ -273,16 +272,15 @@ def test_two_tier(host: list[int], left_out: tuple[int, ...], k: int) -> None:
         assert v.facts["rounds"] == k + 2 * max(m - 1, 1) - 1
     else:
         assert v.facts["rounds"] == min(2 * k, k + 3)      # there, and three rounds later back
-    leaders = max(host.count(h) for h in range(hosts))
-    assert v.facts["messages"] == 2 * k * leaders * (len(host) - hosts + m * (m - 1) + m * others)
+    assert v.facts["messages"] == 2 * k * (len(host) - hosts + m * (m - 1) + m * others)
     assert v.facts["peak_scratch"] == 0
 
 
 @pytest.mark.parametrize(("hosts", "gpus"), [(1, 4), (2, 1), (2, 2), (3, 4), (4, 3)])
 def test_two_tier_sends_no_more_than_a_ring(hosts: int, gpus: int) -> None:
-    """Of hosts of one size whose ranks are dealt round them, with all as owners."""
+    """Where hosts have equally many ranks, all are owners, and every rank leads equally often."""
     p = hosts * gpus
-    v = judged("two_tier", host=[r % hosts for r in range(p)])
+    v = judged("two_tier", host=[r % hosts for r in range(p)], k=2 * gpus)
     assert (bytes_sent(v), share(v, "received_most")) == (least(p), least(p))
 
 
