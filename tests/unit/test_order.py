@@ -1,5 +1,8 @@
 """Matching, deadlock, races and barriers on tables written by hand: what is found, and whether the message says it."""
 
+import itertools
+from random import Random
+
 import numpy as np
 import pytest
 
@@ -131,6 +134,38 @@ def test_a_deadlock_beside_as_many_messages_on_another_chan(chan, received, told
     help = ("first let the two ends meet: from rank 0 to rank 1 2 messages have no receive on chan p, and as many "
             "receives have no send on chan q")
     assert len(found) == 1 and (found[0].help == help) == told
+
+
+def test_whichever_ends_of_a_deadlock_could_meet():
+    """Two of four ranks stand in a circle, and any two have messages on a chan without receive, or without send."""
+    random, told = Random(4), 0
+    for _ in range(40):
+        lanes = {(r, "main"): Lane(r)("send", peer=1 - r)("recv", peer=1 - r) for r in range(2)}
+        alone = {}
+        for a, b, chan in itertools.product(range(4), range(4), "pqr"):
+            times = random.randint(1, 2) if a != b and random.random() < 0.5 else 0
+            alone[a, b, chan] = times * random.choice([1, -1])      # as many sends, or receives
+            for _ in range(times):
+                op, rank, peer = ("send", a, b) if alone[a, b, chan] > 0 else (
+                    random.choice(["recv", "reduce_recv"]), b, a)
+                lanes.setdefault((rank, chan), Lane(rank, chan))(op, peer=peer)
+        made = table(4, *lanes.values())
+        first = None
+        for a, b in ((0, 1), (1, 0)):
+            for chan in made.streams:
+                others = [c for c in made.streams if chan != "main" != c and alone[a, b, c] == -alone[a, b, chan]]
+                if first is None and others and alone[a, b, chan] > 0:
+                    first = a, b, alone[a, b, chan], chan, others[-1]
+        found = [d for d in everything(made) if d.code == "SL305"]
+        expected = None
+        if first is not None:
+            a, b, times, chan, other = first
+            what = "1 message has" if times == 1 else f"{times} messages have"
+            expected = (f"first let the two ends meet: from rank {a} to rank {b} {what} no receive on chan {chan}, and "
+                        f"as many receives have no send on chan {other}")
+        assert len(found) == 1 and (expected == found[0].help if expected else "meet" not in found[0].help)
+        told += first is not None
+    assert 5 < told < 35
 
 
 @pytest.mark.parametrize(("receiver", "source", "sends", "receives"), [

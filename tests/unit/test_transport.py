@@ -109,6 +109,7 @@ def test_a_message_of_several_chunks_may_take_a_slot_for_each():
     table = crossed(3)
     found = the(verify(table), "SL305")
     assert "(with 2 chunks in flight per connection)" in found.message
+    assert found.message.endswith("; 2 lanes (streams of a rank) never come to an end")
     assert "send data[0:3] to rank 1" in found.message and found.witness["least_depth"] == 3
     assert [(hop["row"], hop["waits_for"]) for hop in found.witness["circle"]] == [(0, 1), (2, 3)]
     assert [n.message for n in found.notes][-2:] == [
