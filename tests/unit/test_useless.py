@@ -97,6 +97,22 @@ def test_of_a_slice_that_comes_whole_what_came_before_is_not_needed():
     assert found.code == "SL607" and found.location.line == 4 and found.count == 3
 
 
+def test_of_what_is_passed_on_whole_a_store_that_is_needed_in_part_is_needed():
+    """Rank 2 needs both chunks, rank 1 keeps one of them; what it stores would be useless only as a whole."""
+    text = """schedule passed_on(ranks):
+    collective custom
+    buffer input[2], data[2]
+    ensure data[0] on 1 == input[0] on 0
+    ensure data[1] on 1 == input[1] on 1
+    for c in 0..2: ensure data[c] on 2 == input[c] on 0
+    send input[0:2] from 0 to 1 into data[0:2] then send to 2 into data[0:2]
+    copy input[{chunks}] into data[{chunks}] on 1
+"""
+    assert said(text.format(chunks="1"), 3) == []
+    (found,) = said(text.replace("input[0] on 0", "input[0] on 1", 1).format(chunks="0:2"), 3)
+    assert (found.code, found.location.line) == ("SL607", 7)
+
+
 ORDERED = """schedule ordered(ranks):
     collective allreduce(sum)
     buffer token[1]
