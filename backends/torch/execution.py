@@ -9,6 +9,7 @@ from weakref import finalize
 
 import numpy as np
 
+from schedlang.backends.torch.causes import Causes
 from schedlang.backends.torch.values import Values, follow
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.running.executable import legal_order
@@ -46,12 +47,19 @@ class Execution:
     tag: Array
     tags: int
     _values: list[Values] = field(default_factory=list)
+    _causes: list[Causes] = field(default_factory=list)
 
     def values(self, table: OpTable) -> Values:
         """Where the lengths of values come from; ``table`` is the one that this was made of."""
         if not self._values:
             self._values.append(follow(table, self.partner, self.posted, self.ready, self.done))
         return self._values[0]
+
+    def causes(self, table: OpTable) -> Causes:
+        """What has arrived before a message is sent; ``table`` is the one that this was made of."""
+        if not self._causes:
+            self._causes.append(Causes(table, self.partner, self.posted, self.ready, self.done))
+        return self._causes[0]
 
 
 def _execution(table: OpTable) -> Execution:

@@ -29,7 +29,7 @@ from schedlang.backends.torch.tasks import STAGING, Instruction, Kind, Place, Ta
 from schedlang.ir.table import NONE, OpTable
 from schedlang.ops import Op
 
-AHEAD = 8
+AHEAD = 32
 """How many receives a rank has under way before it needs the first of them, at most."""
 
 
@@ -116,9 +116,9 @@ class Walk:
     """Goes through the events of one rank and makes tasks of them."""
 
     def __init__(self, table: OpTable, rank: int, shared: Execution) -> None:
-        self.rank, self.shared = rank, shared
+        self.table, self.rank, self.shared = table, rank, shared
         self.rows = {x.row: x for x in _rows(table, rank, shared)}
-        self.tasks = Tasks()
+        self.tasks = Tasks(shared.partner.tolist())
         self.passed: dict[int, Row] = {}       # per receive: the fused send that passes it on first
         self.accesses: dict[tuple[int, int], list[_Access]] = {}
         self.longest = 0
@@ -214,7 +214,9 @@ class Walk:
 
     def receive(self, x: Row, landing: Place) -> None:
         """Post a receive."""
-        self.tasks.receive(x.row, landing, x.peer, x.tag)
+        send = int(self.shared.partner[x.row])
+        arrived = set() if landing.buffer == STAGING else self.shared.causes(self.table).arrived(send)
+        self.tasks.receive(x.row, landing, x.peer, x.tag, arrived)
 
     def send(self, x: Row, source: Place) -> None:
         """Post a send."""

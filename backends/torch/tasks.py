@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
@@ -12,6 +12,9 @@ from schedlang.ir.table import NONE
 
 STAGING = -1
 """In place of a buffer's index: a slot of the executor's own memory."""
+
+FOLLOWED = 64
+"""So many tasks are looked at to find one that was sent."""
 
 
 class Kind(IntEnum):
@@ -79,9 +82,12 @@ class Tasks:
     """Instructions in an order in which they may be done one by one (if posts came at the moment of their steps), each
     with the earlier ones it must come after. A wait enters when something first needs it."""
 
-    def __init__(self) -> None:
+    def __init__(self, receives: Sequence[int]) -> None:
+        """``receives``: of each send of the table, the row that receives it."""
+        self._receives = receives
         self.instructions: list[Instruction] = []
         self.after: list[set[int]] = []
+        self.follow: list[set[int]] = []
         self.slots: list[int] = []
         self._cells: dict[tuple[int, int], _Cell] = {}
         self._posts: list[int] = []                  # the task that posts each message
@@ -93,9 +99,11 @@ class Tasks:
         self.slots.append(count)
         return Place(STAGING, len(self.slots) - 1, count)
 
-    def receive(self, row: int, target: Place, peer: int, tag: int) -> None:
-        """Post a receive into ``target``."""
-        task = self._post(Instruction(Kind.POST_RECV, row, target=target, peer=peer, tag=tag), self._to_write([target]))
+    def receive(self, row: int, target: Place, peer: int, tag: int, arrived: Container[int] = ()) -> None:
+        """Post a receive into ``target``. ``arrived``: rows of this rank and others whose messages have arrived
+        wherever the one is sent that comes: what must be over for that need not be over before the post."""
+        after = self._to_write([target], arrived)
+        task = self._post(Instruction(Kind.POST_RECV, row, target=target, peer=peer, tag=tag), after)
         for cell in target.cells():
             self._cells[cell] = _Cell(landing=self.instructions[task].message)
 
@@ -145,9 +153,13 @@ class Tasks:
             self._cells[cell] = _Cell(writer=task)
 
     def _add(self, instruction: Instruction, after: set[int]) -> int:
+        task = len(self.instructions)
         self.instructions.append(instruction)
         self.after.append(after)
-        return len(self.instructions) - 1
+        self.follow.append(set())
+        for other in after:
+            self.follow[other].add(task)
+        return task
 
     def _cell(self, at: tuple[int, int]) -> _Cell:
         return self._cells.setdefault(at, _Cell())
@@ -171,14 +183,32 @@ class Tasks:
                     after.add(cell.writer)
         return after
 
-    def _to_write(self, places: Iterable[Place]) -> set[int]:
-        after = self._to_read(places)
+    def _to_write(self, places: Iterable[Place], arrived: Container[int] = ()) -> set[int]:
+        after: set[int] = set()
         for place in places:
             for at in place.cells():
                 cell = self._cell(at)
-                after.update(cell.readers)
-                after.update(self._wait(message) for message in cell.sending)
+                if cell.landing != NONE and self._posted(cell.landing).row not in arrived:
+                    after.add(self._wait(cell.landing))
+                after.update(task for task in {cell.writer, *cell.readers} - {NONE} if not self._over(task, arrived))
+                after.update(self._wait(message) for message in cell.sending
+                             if self._receives[self._posted(message).row] not in arrived)
         return after
+
+    def _posted(self, message: int) -> Instruction:
+        return self.instructions[self._posts[message]]
+
+    def _over(self, task: int, arrived: Container[int]) -> bool:
+        """Whether a task must be over: something that it comes before was sent, and has arrived."""
+        left, seen = [task], {task}
+        while left and len(seen) < FOLLOWED:
+            for other in self.follow[left.pop()] - seen:
+                one = self.instructions[other]
+                if one.kind == Kind.POST_SEND and self._receives[one.row] in arrived:
+                    return True
+                seen.add(other)
+                left.append(other)
+        return False
 
 
 def listed(tasks: Tasks, ahead: int) -> list[Instruction]:
@@ -190,13 +220,11 @@ def listed(tasks: Tasks, ahead: int) -> list[Instruction]:
     """
     instructions = tasks.instructions
     before = [len(after) for after in tasks.after]
-    follow: list[list[int]] = [[] for _ in instructions]
-    for task, after in enumerate(tasks.after):
-        for other in after:
-            follow[other].append(task)
+    follow = tasks.follow
     waits = [i for i, x in enumerate(instructions) if x.kind in (Kind.WAIT_RECV, Kind.WAIT_SEND)]
     waiting = set(waits)
-    free = [i for i, n in enumerate(before) if n == 0]
+    sends = [x.kind == Kind.POST_SEND for x in instructions]    # last: the other end waits less if receives stand ready
+    free = [(sends[i], i) for i, n in enumerate(before) if n == 0]
     heapify(free)
     held: list[int] = []                    # receives that could be posted, but are too far ahead
     under_way, done = 0, []
@@ -206,14 +234,14 @@ def listed(tasks: Tasks, ahead: int) -> list[Instruction]:
         for other in follow[task]:
             before[other] -= 1
             if before[other] == 0 and other not in waiting:
-                heappush(free, other)
+                heappush(free, (sends[other], other))
 
     for wait in [*waits, len(instructions)]:
         for task in held:
-            heappush(free, task)
+            heappush(free, (False, task))
         held = []
         while free:
-            task = heappop(free)
+            _, task = heappop(free)
             if instructions[task].kind == Kind.POST_RECV:
                 if task > wait and under_way >= ahead:
                     held.append(task)

@@ -2,8 +2,8 @@
 which, and when messages move.
 
 Messages move as between processes: a send is done only when it was received (or, by chance, at once: the message then
-was copied), in one order for each source, destination and tag. Memory that a message lands in holds rubbish meanwhile,
-and memory that one is sent from is read at the last moment. Where nothing can happen any more, :class:`Stuck`.
+was copied), in one order for each source, destination and tag. Memory that one is sent from is read when it moves, the
+memory that it lands in holds rubbish then, and the message later. Where nothing can happen any more, :class:`Stuck`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ class _Stopped(BaseException):
 
 
 class _Message:
-    """One end of a message. ``data``: the bytes to read or to write."""
+    """One end of a message. ``data``: the bytes to read or to write. ``arriving``: what will be written."""
 
     def __init__(self, world: World, rank: int, data: torch.Tensor, what: str) -> None:
         self.world, self.rank, self.data, self.what = world, rank, data, what
         self.done = False
+        self.arriving: torch.Tensor | None = None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> None:
         while not self.done:
@@ -56,7 +57,6 @@ class MemoryWire:
 
     def receive(self, data: torch.Tensor, peer: int, tag: int) -> _Message:
         message = _Message(self.world, self.rank, data.view(torch.uint8), f"receive from {peer}, tag {tag}")
-        message.data.fill_(RUBBISH)
         self.world.receives[peer, self.rank, tag].append(message)
         self.world.pause(self.rank)
         return message
@@ -134,10 +134,13 @@ class World:
         elif what == "move":
             sent, received = self.sends[which].popleft(), self.receives[which].popleft()
             assert len(sent.data) == len(received.data), (which, len(sent.data), len(received.data))
-            received.data.copy_(sent.data)
+            received.arriving = sent.data.clone()
+            received.data.fill_(RUBBISH)
             self._ending += [sent, received]
         else:
             self._ending.remove(which)
+            if which.arriving is not None:
+                which.data.copy_(which.arriving)
             which.done = True
         return ""
 

@@ -12,12 +12,12 @@ from schedlang.backends.numpy import backend
 from schedlang.backends.torch import plan as plans
 from schedlang.backends.torch.bound import bind
 from schedlang.backends.torch.plan import plan
-from schedlang.backends.torch.tasks import STAGING, Kind
+from schedlang.backends.torch.tasks import STAGING, Kind, Place, Tasks
 from schedlang.diagnostics import SchedError
 from schedlang.expand import expand, load_program
 from schedlang.ir import json
 from schedlang.ir.layout import Layout
-from schedlang.ir.table import OpTable
+from schedlang.ir.table import NONE, OpTable
 from schedlang.verify import verify
 from schedlang.verify.matching import match
 from schedlang.verify.sends import Sends
@@ -179,5 +179,54 @@ def test_a_swap_lands_in_staging_memory(tmp_path):
         ensure data[0] on 1 == data[0] on 0
     """, 2, tmp_path)
     steps = plan(table, 0).instructions
-    assert [x.kind for x in steps] == [Kind.POST_SEND, Kind.POST_RECV, Kind.WAIT_RECV, Kind.WAIT_SEND, Kind.COPY]
+    assert [x.kind for x in steps] == [Kind.POST_RECV, Kind.POST_SEND, Kind.WAIT_RECV, Kind.WAIT_SEND, Kind.COPY]
     assert next(x.target for x in steps if x.kind == Kind.POST_RECV).buffer == STAGING
+
+
+@pytest.mark.parametrize("path,name", [("allreduce/ring.sched", "ring"), ("allreduce/all_pairs.sched", "all_pairs"),
+                                       ("allreduce/bidirectional_ring.sched", "bidirectional_ring")])
+def test_receives_stand_ready_before_anything_is_sent(path, name):
+    """What comes back contains what was sent from there, so it cannot come too early."""
+    kinds = [x.kind for x in plan(shipped(path, name, 5), 2).instructions]
+    assert Kind.POST_RECV not in kinds[kinds.index(Kind.POST_SEND):]
+
+
+def first(steps, kind: Kind, row: int) -> int:
+    return next(i for i, x in enumerate(steps) if (x.kind, x.row) == (kind, row))
+
+
+REUSED = """schedule s(ranks):
+    collective custom
+    buffer data[2]
+    step:
+        send data[0] from 0 to 1 into data[1]
+    step:
+        {reply} from {who} to 0 into data[0]
+    ensure data[0] on 0 == {value}
+"""
+
+
+@pytest.mark.parametrize("reply,who,value,early", [
+    ("send data[1]", 1, "data[0] on 0", True),            # comes after what it answers
+    ("send data[1]", 2, "data[1] on 2", False),           # may come at any time
+    ("send data[0]", 1, "data[0] on 1", False),           # from where that went, but it does not contain it
+])
+def test_a_place_that_is_sent_from_is_free_only_when_that_has_gone(reply, who, value, early, tmp_path):
+    table = expanded(REUSED.format(reply=reply, who=who, value=value), 3, tmp_path)
+    steps = plan(table, 0).instructions
+    send, receive = (next(r for r in range(len(table)) if table.rank[r] == 0 and table.op[r] == op) for op in (0, 1))
+    assert (first(steps, Kind.POST_RECV, receive) < first(steps, Kind.WAIT_SEND, send)) is early
+    for seed in range(20):
+        agree(table, Layout(table, 6), seed)
+
+
+@pytest.mark.parametrize("sent,arrived,free", [(True, {5}, True), (True, {4}, False), (False, {5}, False)])
+def test_what_reads_a_place_is_over_where_something_made_of_it_has_arrived(sent, arrived, free):
+    """Row 0 copies a place, row 1 sends the copy, which row 5 receives; row 2 receives into the place."""
+    tasks, place = Tasks([NONE, 5]), Place(0, 0, 1)
+    slot = tasks.slot(1)
+    tasks.copy(0, slot, place)
+    if sent:
+        tasks.send(1, slot, 1, 0)
+    tasks.receive(2, place, 1, 0, arrived)
+    assert tasks.after[-1] == (set() if free else {0})
