@@ -7,18 +7,20 @@
 #   DEAL=1 ...                   ranks dealt round the hosts: rank r on host r mod HOSTS, not on host r / RANKS
 #   netns.sh 4 -- COMMAND ...    instead: COMMAND by torchrun on 4 hosts, e.g. -m schedlang bench torch --sizes 16MiB
 #
-# Root, Linux, iproute2. It leaves nothing behind. PYTHON names the interpreter (default: python3 of the PATH), RANKS
-# the ranks on each host.
+# Root, Linux, iproute2; else it ends with 77. It leaves nothing behind. PYTHON names the interpreter (default: python3
+# of the PATH), RANKS the ranks on each host.
 set -euo pipefail
 
 PYTHON=${PYTHON:-python3} RANKS=${RANKS:-2} RATE=${RATE:-} SLOW=${SLOW:-} DEAL=${DEAL:-}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 tag=sl$$            # names that nobody else has
-work=$(mktemp -d)
 hosts=0 nodes=0
 
-[ "$(id -u)" = 0 ] || { echo "netns.sh: this needs root" >&2; exit 77; }
-command -v ip > /dev/null || { echo "netns.sh: this needs iproute2" >&2; exit 77; }
+cannot() { echo "netns.sh: this needs $1" >&2; exit 77; }
+[ "$(id -u)" = 0 ] || cannot root
+command -v ip > /dev/null || cannot iproute2
+{ ip netns add "$tag" && ip netns del "$tag"; } || cannot "leave to make network namespaces"
+work=$(mktemp -d)
 
 down() {
     for ((h = 0; h < hosts; h++)); do
