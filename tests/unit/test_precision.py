@@ -206,7 +206,7 @@ def nothing_added(verdict):
 @pytest.mark.parametrize("file", ["allgather/ring", "broadcast/binomial", "barrier/dissemination"])
 def test_what_adds_nothing_is_called_that(file):
     verdict = schedlang.load(EXAMPLES / f"{file}.sched", ranks=4).verify(dtype="int8")
-    assert nothing_added(verdict) and verdict.ok
+    assert nothing_added(verdict) and verdict.ok and verdict.facts["dtype"] == "int8"
 
 
 def test_nothing_is_said_of_what_is_not_right():
