@@ -51,7 +51,6 @@ class Executor:
 
     def __init__(self, table: OpTable, rank: int, wire: AnyWire, *, timeout: timedelta | None = None) -> None:
         self.table, self.rank, self.wire, self.timeout = table, rank, wire, timeout
-        self.plan = plan_together(table, rank) if isinstance(wire, NcclWire) else plan(table, rank)
         self.barrier = COLLECTIVES[table.collective.name].family == "barrier"
         self._bounds: OrderedDict[int | None, Bound] = OrderedDict()
         self._calls: OrderedDict[tuple[Any, ...], _Call] = OrderedDict()
@@ -61,10 +60,16 @@ class Executor:
         """What is done for a size. Raises SchedError (SL802) where it does not fit the table."""
         found = self._bounds.get(elements)
         if found is None:
-            found = self._bounds[elements] = bind(self.plan, Layout(self.table, elements))
+            found = self._bounds[elements] = self.bind(Layout(self.table, elements))
             if len(self._bounds) > SIZES_KEPT:
                 self._bounds.popitem(last=False)
         return found
+
+    def bind(self, layout: Layout) -> Bound:
+        """As :meth:`bound`, and not remembered."""
+        if isinstance(self.wire, NcclWire):
+            return bind(plan_together(self.table, self.rank), layout)
+        return bind(plan(self.table, self.rank, early=not layout.sparse), layout)
 
     def run(self, buffers: Mapping[str, torch.Tensor], elements: int | None, *, op: str | None = None,
             accumulate: str | None = None) -> None:

@@ -46,15 +46,17 @@ class Plan:
     execution: Execution
 
 
-_plans: PerTable[dict[tuple[int, int], Plan]] = PerTable(lambda table: {})
+_plans: PerTable[dict[tuple[int, int, bool], Plan]] = PerTable(lambda table: {})
 
 
-def plan(table: OpTable, rank: int, *, ahead: int = AHEAD) -> Plan:
-    """The plan of one rank. Raises SchedError where the table cannot be executed to its end."""
+def plan(table: OpTable, rank: int, *, ahead: int = AHEAD, early: bool = True) -> Plan:
+    """The plan of one rank. ``early``: receives may stand ready before their place is free, where :mod:`.causes` says
+    that nothing can come too early; not where messages without elements are left out, as what they cause is, too.
+    Raises SchedError where the table cannot be executed to its end."""
     known = _plans(table)
-    if (rank, ahead) not in known:
-        known[rank, ahead] = Walk(table, rank, execution(table)).plan(ahead)
-    return known[rank, ahead]
+    if (rank, ahead, early) not in known:
+        known[rank, ahead, early] = Walk(table, rank, execution(table), early=early).plan(ahead)
+    return known[rank, ahead, early]
 
 
 Moment = tuple[int, int, int]
@@ -115,8 +117,9 @@ class _Access:
 class Walk:
     """Goes through the events of one rank and makes tasks of them."""
 
-    def __init__(self, table: OpTable, rank: int, shared: Execution) -> None:
-        self.table, self.rank, self.shared = table, rank, shared
+    def __init__(self, table: OpTable, rank: int, shared: Execution, *, early: bool = False) -> None:
+        self.rank, self.shared = rank, shared
+        self.causes = shared.causes(table) if early else None
         self.rows = {x.row: x for x in _rows(table, rank, shared)}
         self.tasks = Tasks(shared.partner.tolist())
         self.passed: dict[int, Row] = {}       # per receive: the fused send that passes it on first
@@ -214,8 +217,9 @@ class Walk:
 
     def receive(self, x: Row, landing: Place) -> None:
         """Post a receive."""
-        send = int(self.shared.partner[x.row])
-        arrived = set() if landing.buffer == STAGING else self.shared.causes(self.table).arrived(send)
+        arrived: set[int] = set()
+        if self.causes is not None and landing.buffer != STAGING:
+            arrived = self.causes.arrived(int(self.shared.partner[x.row]))
         self.tasks.receive(x.row, landing, x.peer, x.tag, arrived)
 
     def send(self, x: Row, source: Place) -> None:

@@ -28,6 +28,7 @@ class Layout:
     `input` (or else `data`, or else the first buffer); a barrier takes any number and has zero elements.
 
     ``part``: the length of the longest part of the collective, which is what a chunk of scratch holds at most.
+    ``sparse``: whether some chunks of the collective have no elements.
     ``per_rank``: whether lengths differ from rank to rank (v-collectives with input and output).
     ``inputs``, ``outputs``: int64 arrays over ranks: how many elements a caller brings to and takes from each rank, 0
     where the collective reads or leaves nothing there. Working in place or not makes no difference to these.
@@ -45,6 +46,7 @@ class Layout:
         self.per_rank = kind.family == "vector" and not table.collective.inplace
         lengths = [self._lengths(b) for b in table.buffers]
         self.part = max((int(v.max()) for v in lengths if v is not None and v.size), default=0)
+        self.sparse = any(v is not None and bool((v == 0).any()) for v in lengths)
         self._base = np.cumsum([0, *(b.chunks + 1 for b in table.buffers)])
         self._starts = np.zeros((table.ranks if self.per_rank else 1, int(self._base[-1])), np.int64)
         for b, base, known in zip(table.buffers, self._base.tolist(), lengths, strict=False):

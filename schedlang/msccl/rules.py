@@ -29,8 +29,8 @@ MOST_LOCATIONS = 1 << 24
 1,600 chunks each. A file of a few lines that asks for the most takes some seconds and less than 2 GB."""
 
 MOST_MOVED = 1 << 24
-"""How many chunks all steps together may receive or copy: each is followed by itself, for up to 90 bytes. The largest file
-known moves 11,520."""
+"""How many chunks all steps together may receive or copy: each is followed by itself, for up to 90 bytes. The
+largest file known moves 11,520."""
 
 
 def check(plan: Plan, complaints: Complaints) -> None:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.autograd import profiler
 from torch.distributed import distributed_c10d as c10d
 
-from schedlang.backends.torch.bound import Bound, bind
+from schedlang.backends.torch.bound import Bound
 from schedlang.backends.torch.execute import SIZES_KEPT, Executor
 from schedlang.backends.torch.faults import first_line
 from schedlang.backends.torch.handshake import Handshake
@@ -47,7 +47,7 @@ class Counted(Executor):
         key = self.counts.tobytes()
         found = self._by_counts.get(key)
         if found is None:
-            found = bind(self.plan, Layout(with_counts(self.table, self.counts), elements))
+            found = self.bind(Layout(with_counts(self.table, self.counts), elements))
             _keep(self._by_counts, key, found)
         return found
 

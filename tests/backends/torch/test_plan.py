@@ -230,3 +230,25 @@ def test_what_reads_a_place_is_over_where_something_made_of_it_has_arrived(sent,
         tasks.send(1, slot, 1, 0)
     tasks.receive(2, place, 1, 0, arrived)
     assert tasks.after[-1] == (set() if free else {0})
+
+
+def test_messages_that_are_left_out_cause_nothing(tmp_path):
+    """What comes to rank 0 is known to be late by chunk 1, which is not sent where it has no elements. (It is no
+    all-reduce, but does the same everywhere.)"""
+    table = expanded("""schedule s(ranks):
+        collective allreduce(sum)
+        chunks 2
+        step:
+            send data[0:2] from 0 to 2
+        step:
+            send data[1] from 2 to 1
+        step:
+            send data[0:2] from 1 to 0
+    """, 3, tmp_path)
+    for elements, early in ((2, True), (1, False)):
+        layout = Layout(table, elements)
+        assert layout.sparse is not early
+        steps = plan(table, 0, early=early).instructions
+        assert (next(x.kind for x in steps) == Kind.POST_RECV) is early
+        for seed in range(30):
+            agree(table, layout, seed)
