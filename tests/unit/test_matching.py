@@ -156,3 +156,25 @@ def test_of_messages_that_none_receives_no_sizes_are_told():
     table = table_from_rows(rows, ranks=2, chunks=2, collective=Collective("allreduce", "sum"),
                             buffers=[Buffer("data", 2, role="data")])
     assert [(d.code, d.count) for d in match(table).diagnostics] == [("SL301", 2)]
+
+
+def test_which_operations_without_partner_are_told_together():
+    """Those of a statement; statements that are all on one connection are told as one."""
+    random, seen = Random(7), Counter()
+    for _ in range(200):
+        count = random.randint(1, 6)
+        ends = [random.choice([(0, 1), (1, 0), (1, 2), (2, 0)]) for _ in range(count)]
+        sites = [random.randrange(3) for _ in range(count)]
+        table = table_from_rows(
+            [dict(op="send", rank=a, peer=b, step=k, buffer="data", chunk=0, count=1) for k, (a, b) in enumerate(ends)],
+            ranks=3, chunks=1, collective=Collective("allreduce", "sum"), buffers=[Buffer("data", 1, role="data")])
+        table = table.with_columns(sites=(Site(None),) * 3, site=np.array(sites, np.int32))
+        groups = defaultdict(list)
+        for row, (end, site) in enumerate(zip(ends, sites)):
+            alone = len({e for e, s in zip(ends, sites) if s == site}) == 1
+            groups[end if alone else site].append(row)
+        expected = sorted((rows[0], len(rows)) for rows in groups.values())
+        assert matching._groups(table, np.arange(count)) == expected
+        assert [(d.witness["row"], d.count) for d in match(table).diagnostics] == expected
+        seen[len(expected)] += 1
+    assert min(seen[k] for k in (1, 2, 3)) > 10, seen
