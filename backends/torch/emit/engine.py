@@ -1,5 +1,5 @@
 """What executes the steps in an emitted file. Its text, from the line of dashes on, is copied into each of them;
-nothing else imports it. What it takes from the file round it: RANKS, STREAMS, GROUPS, TURNS and combine().
+nothing else imports it. What it takes from the file round it: RANKS, STREAMS, GROUPS, TURNS, EARLY and combine().
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ RANKS = 1
 STREAMS: dict[str, Callable[..., Iterator[Step]]] = {}
 GROUPS: tuple[str, ...] = ()
 TURNS = False
+EARLY = False
 
 
 def combine(op: str | None, into: torch.Tensor, value: torch.Tensor) -> None:
@@ -28,7 +29,7 @@ def combine(op: str | None, into: torch.Tensor, value: torch.Tensor) -> None:
 # ---------------------------------------------------------------------------------------------------------------------
 # How steps are executed. The schedule ends here: what follows is the same in every such file, whatever the schedule.
 
-AHEAD = 2  # over Gloo, receives are posted up to so many turns before their own
+AHEAD = 32 if EARLY else 2  # over Gloo, receives are posted up to so many turns before their own
 
 
 class Place(NamedTuple):
@@ -220,7 +221,7 @@ def moves(rank: int, starts: Starts) -> tuple[list[list[Move]], int]:
 
 
 class Action(NamedTuple):
-    """What a rank does next over Gloo. ``message``: its number, of a message."""
+    """What a rank does next over Gloo. ``message``: its number, of a message, whose span is in bytes."""
 
     how: str
     message: int
@@ -231,16 +232,22 @@ class Action(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def actions(rank: int, starts: Starts) -> list[Action]:
+def actions(rank: int, starts: Starts, width: int) -> list[Action]:
     """Turn by turn: receives are posted, those of the turn and of some to come; then come sends; then what arrives is
-    taken. A send is waited for only where what it reads is written, or at the end."""
+    taken. A send is waited for only where what it reads is written, or at the end. ``width``: bytes of an element."""
     turns, _ = moves(rank, starts)
+    # Chunks without elements are not sent, and cause nothing.
+    early = EARLY and all(a < b for _, cuts in starts for a, b in itertools.pairwise(cuts))
     coming = [move for turn in turns for move in turn if move.task.op.kind.startswith("recv")]
     number = itertools.count()
     arriving: dict[int, int] = {}  # the message of each move
     sending: dict[tuple[str, int], list[int]] = {}  # by the chunks that they read
     sent: dict[int, int] = {}  # the turn of those that were not waited for
     found: list[Action] = []
+
+    def wire(span: Any) -> Span:
+        """Messages move as bytes: so every dtype can be moved."""
+        return Span(span.buffer, span.first * width, span.last * width)
 
     def settle(task: Task) -> None:
         """Wait until no send reads from the place of a task."""
@@ -256,18 +263,18 @@ def actions(rank: int, starts: Starts) -> list[Action]:
     for at, turn in enumerate(turns):
         while posted < len(coming) and coming[posted].task.turn <= at + AHEAD:
             task = coming[posted].task
-            if not task.staged:
+            if not task.staged and not early:
                 if task.turn > at and (task.free > at or busy(task, at)):
                     break  # later ones wait, too: the messages of a connection come in order
                 settle(task)
             message = arriving[id(coming[posted])] = next(number)
-            found.append(Action("recv", message, coming[posted].span, None, task.op.peer, task.group))
+            found.append(Action("recv", message, wire(coming[posted].span), None, task.op.peer, task.group))
             posted += 1
         found += [Action("copy", -1, *move.keeps) for move in turn if move.keeps]
         for move in turn:
             if move.task.op.kind == "send":
                 message = next(number)
-                found.append(Action("send", message, None, move.span, move.task.op.peer, move.task.group))
+                found.append(Action("send", message, None, wire(move.span), move.task.op.peer, move.task.group))
                 sent[message] = at
                 for chunk in move.task.chunks:
                     sending.setdefault(chunk, []).append(message)
@@ -350,7 +357,7 @@ class Call:
         return self.tensors[span.buffer][span.first : span.last]
 
     def wire(self, span: Any) -> torch.Tensor:
-        """The same as bytes: so every dtype can be moved."""
+        """The same as bytes."""
         return self.bytes[span.buffer][span.first * self.width : span.last * self.width]
 
     def write(self, how: str, into: Span, source: Span) -> None:
@@ -364,11 +371,14 @@ class Call:
     def messages(self) -> None:
         """Through the group's own send and recv: dist.isend and irecv, which call them, look at much before."""
         under_way: dict[int, Any] = {}
-        for how, message, into, source, peer, group in actions(self.links.rank, self.starts):
+        groups, parts = self.groups, self.bytes
+        for how, message, into, source, peer, group in actions(self.links.rank, self.starts, self.width):
             if how == "recv":
-                under_way[message] = self.groups[group].recv([self.wire(into)], peer, 0)
+                name, first, last = into
+                under_way[message] = groups[group].recv([parts[name][first:last]], peer, 0)
             elif how == "send":
-                under_way[message] = self.groups[group].send([self.wire(source)], peer, 0)
+                name, first, last = source
+                under_way[message] = groups[group].send([parts[name][first:last]], peer, 0)
             elif how == "wait":
                 under_way.pop(message).wait()
             else:

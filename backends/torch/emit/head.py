@@ -10,6 +10,7 @@ from textwrap import wrap
 import numpy as np
 
 from schedlang.backends.torch.emit.body import INDENT, WIDTH, Names, quoted
+from schedlang.backends.torch.emit.early import receives_stand_ready
 from schedlang.backends.torch.emit.expressions import literal
 from schedlang.backends.torch.emit.lengths import mixed
 from schedlang.ir.layout import measured
@@ -150,7 +151,9 @@ class Head:
         lines += [f"{INDENT}{quoted(self.table.streams[s])}: {name}," for s, name in self.names.streams.items()]
         groups = ", ".join(map(quoted, self.names.groups.values())) or '"main"'
         return [*lines, "}", "# What messages go by: the caller's process group, and one for each further name",
-                f"GROUPS = ({groups},)", f"TURNS = {self.turns}  # whether steps of several streams follow their turns"]
+                f"GROUPS = ({groups},)", f"TURNS = {self.turns}  # whether steps of several streams follow their turns",
+                "# Whether it is proved that what a receive writes over is done with wherever its message is sent",
+                f"EARLY = {receives_stand_ready(self.table)}"]
 
     def function(self) -> list[str]:
         """The function for callers."""

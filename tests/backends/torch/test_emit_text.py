@@ -40,10 +40,39 @@ def test_golden(name, update):
 
 def test_a_wide_ring_is_as_short_as_a_small_one():
     small, wide = (schedule_part(source(table("allreduce/ring", ranks))) for ranks in (4, 128))
+    assert "\nEARLY = True\n" in small and "\nEARLY = False\n" in wide       # not looked at
+    wide = wide.replace("EARLY = False", "EARLY = True")
     assert len(wide.splitlines()) == len(small.splitlines()) < 90
     assert wide == small.replace("nproc-per-node 4", "nproc-per-node 128").replace("ranks=4", "ranks=128").replace(
         "4 ranks", "128 ranks").replace("% 4]", "% 128]").replace("% 4)", "% 128)").replace("RANKS = 4", "RANKS = 128"
         ).replace("range(3)", "range(127)").replace("elements, 4)", "elements, 128)")
+
+
+SWAP = """schedule swap(ranks):
+    collective custom
+    buffer data[1]
+    step:
+        send data[0] from 0 to 1
+        send data[0] from 1 to 0
+    ensure data[0] on 0 == data[0] on 1
+    ensure data[0] on 1 == data[0] on 0
+"""
+REPLY = """schedule reply(ranks):
+    collective custom
+    buffer data[2]
+    step:
+        send data[0] from 0 to 1 into data[1]
+    step:
+        send data[{}] from 1 to 0 into data[0]
+    ensure data[0] on 0 == data[0] on {}
+"""
+
+
+@pytest.mark.parametrize("text,early", [(SWAP, False), (REPLY.format(1, 0), True),
+                                        (REPLY.format(0, 1), False)])
+def test_receives_stand_ready_only_where_nothing_can_come_too_early(text, early, tmp_path):
+    (tmp_path / "x.sched").write_text(text)
+    assert f"\nEARLY = {early}\n" in source(schedlang.load(str(tmp_path / "x.sched"), ranks=2).table)
 
 
 @pytest.mark.nightly
