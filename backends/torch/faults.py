@@ -43,10 +43,12 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Wait:
-    """A rank waits for ``peer``, in a row of the table; NONE: before the first one, to compare what both mean."""
+    """A rank waits for ``peer``, in a row of the table; NONE: before the first one, to compare what both mean.
+    ``elsewhere``: in another call than the one that is spoken of, so that its row says nothing here."""
 
     peer: int
     row: int
+    elsewhere: bool = False
 
 
 class Doing(Protocol):
@@ -107,14 +109,14 @@ class Watch:
         doing = self._doing
         if doing is not None:
             waits = doing[1].waits()
-            self._put(doing[0], "" if waits is None else json.dumps([waits.peer, waits.row]))
+            self._put("" if waits is None else json.dumps([doing[0], waits.peer, waits.row]))
 
-    def _put(self, call: int, text: str) -> None:
+    def _put(self, text: str) -> None:
         with self._lock:
-            self._store.set(self._key(call, self.rank), text)
+            self._store.set(self._key(self.rank), text)
 
-    def _key(self, call: int, rank: int) -> str:
-        return f"schedlang/{self._name}/{self._life}/{call}/{rank}"
+    def _key(self, rank: int) -> str:
+        return f"schedlang/{self._name}/{self._life}/{rank}"
 
     def chain(self, mine: Wait) -> tuple[dict[int, Wait], bool]:
         """What each rank waits for, from this one on to the end of the chain; and whether the store has answered. It
@@ -127,27 +129,31 @@ class Watch:
         return dict(found), answered.is_set()
 
     def _follow(self, call: int, found: dict[int, Wait], answered: threading.Event) -> None:
-        at = self.rank
+        at, calls = self.rank, {self.rank: call}        # in which call each of them waits
         try:
             self.say()
             while found[at].peer not in found:
                 at = found[at].peer
-                waits = self._read(call, at)
-                if waits is None:
+                said = self._read(at)
+                if said is None:
                     break
-                found[at] = waits
+                its, waits = said
+                if calls.get(waits.peer, its) > its:    # it got what it waited for: that rank has gone on since
+                    break
+                calls[at], found[at] = its, waits if its == call else Wait(waits.peer, NONE, elsewhere=True)
         except RuntimeError:        # the store is gone, with the rank that had it; what is known by now must do
             return
         answered.set()
 
-    def _read(self, call: int, rank: int) -> Wait | None:
-        """What another rank waits for, by its own word; it may still be about to say it."""
-        key, end = self._key(call, rank), time.monotonic() + self.patience
+    def _read(self, rank: int) -> tuple[int, Wait] | None:
+        """In which call another rank waits, and for what, by its own word; it may still be about to say it."""
+        key, end = self._key(rank), time.monotonic() + self.patience
         while True:
             with self._lock:
                 text = self._store.get(key).decode() if self._store.check([key]) else ""
             if text:
-                return Wait(*json.loads(text))
+                call, peer, row = json.loads(text)
+                return call, Wait(peer, row)
             if time.monotonic() > end:
                 return None
             time.sleep(0.05)
@@ -168,8 +174,8 @@ def _look(watch: ref[Watch], tick: float) -> None:
                 if not said:
                     mine.say()
                 said = True
-            elif said and before is not None:
-                mine._put(before[0], "")        # it waits for that no longer
+            elif said:
+                mine._put("")           # it waits for that no longer
                 said = False
         except RuntimeError:                    # the store is gone, and nobody can be told any more
             return
@@ -188,7 +194,8 @@ def lost(table: OpTable | None, rank: int, waits: Mapping[int, Wait], cause: str
     while at in waits and at not in chain:
         chain.append(at)
         there = waits[at]
-        notes.append(Note(f"rank {at} waits for rank {there.peer}: {_where(table, there.row, 'its call')}",
+        where = "in another call of the group" if there.elsewhere else _where(table, there.row, "its call")
+        notes.append(Note(f"rank {at} waits for rank {there.peer}: {where}",
                           None if table is None or there.row == NONE else table.origin(there.row)[0]))
         at = there.peer
     circle = at in chain

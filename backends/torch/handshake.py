@@ -20,7 +20,6 @@ import torch
 from schedlang.backends.torch.faults import Wait, first_line, lost
 from schedlang.backends.torch.header import EMPTY, SIZE, Header, disagreement, merged, require_equal_counts
 from schedlang.backends.torch.wire import AnyWire, NcclWire
-from schedlang.diagnostics import SchedError
 from schedlang.ir.table import NONE, Array, OpTable
 
 HEADER_TAG, COUNTS_TAG = -1, -2
@@ -76,8 +75,6 @@ class Handshake:
         for put, peer in puts:
             self._wait(put, peer, header)
         if other != EMPTY:
-            if self.wire.watch is not None:
-                self.wire.watch.end()
             raise disagreement(known, other)
 
     def counts(self, header: Header, sends: list[int], receives: list[int]) -> Array:
@@ -104,12 +101,7 @@ class Handshake:
             have += more
         known = rows.cpu().numpy()[(rank - np.arange(size)) % size]
         sent = np.ascontiguousarray(known[:, :size])
-        try:
-            require_equal_counts(sent, known[:, size:].T, header)
-        except SchedError:
-            if self.wire.watch is not None:
-                self.wire.watch.end()
-            raise
+        require_equal_counts(sent, known[:, size:].T, header)
         return sent
 
     def _send(self, values: torch.Tensor, peer: int, tag: int, header: Header) -> Any:

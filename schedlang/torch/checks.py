@@ -53,17 +53,17 @@ def operator(op: Any, value: torch.Tensor, what: str) -> str:
     if name is None:
         if not isinstance(op, (dist.ReduceOp, dist.ReduceOp.RedOpType)):
             raise TypeError(f"op must be a torch.distributed.ReduceOp, not {type(op)}")
-        raise RuntimeError(f"Cannot use {_shown(op)} with a schedule")
+        raise RuntimeError(f"Cannot use ReduceOp.{shown(op)} with a schedule")
     if name in ("band", "bor", "bxor") and (value.is_floating_point() or value.is_complex()):
-        raise RuntimeError(f"Cannot use {_shown(op)} with non-integral dtype")
+        raise RuntimeError(f"Cannot use ReduceOp.{shown(op)} with non-integral dtype")
     if value.is_complex() and name not in ("sum", "avg"):
-        raise ValueError(f"{what} does not support {_shown(op)} on complex tensors")
+        raise ValueError(f"{what} does not support ReduceOp.{shown(op)} on complex tensors")
     return name
 
 
-def _shown(op: Any) -> str:
-    member = next((m for m in dist.ReduceOp.RedOpType.__members__.values() if op == m), None)
-    return f"ReduceOp.{member.name}" if member is not None else "this ReduceOp"
+def shown(op: Any) -> str:
+    """What torch calls a ``torch.distributed.ReduceOp``."""
+    return next((name for name, known in dist.ReduceOp.RedOpType.__members__.items() if op == known), "unknown")
 
 
 def flat(value: torch.Tensor, group: Any) -> torch.Tensor:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from schedlang.diagnostics import SchedError, error
 from schedlang.fitting import Given
-from schedlang.torch import collectives
+from schedlang.torch import checks, collectives
 from schedlang.torch.graphs import outside_graphs
 from schedlang.torch.lane import Work
 from schedlang.torch.select import Options
@@ -37,6 +37,9 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         self.options = options
         self.carrier = options.inner
         self.passed: Counter[str] = Counter()
+        # A store and a name serve again where a group is destroyed and made anew: what was said then is not read now.
+        life = made.store.add(f"schedlang/lives/{made.group_rank}", 1)
+        made.store = dist.PrefixStore(f"schedlang/{life}", made.store)
         _agree(made, options)
         device, kind, self.inner = _inner(made, options)
         self.direct = Direct(self.inner) if options.inner == "nccl" else None
@@ -63,17 +66,21 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     @outside_graphs
     def allreduce(self, tensors: Any, opts: Any) -> Any:
-        return self.allreduce_coalesced(tensors if isinstance(tensors, list) else [tensors], opts)
+        return self._reduced(tensors if isinstance(tensors, list) else [tensors], opts)
 
     @outside_graphs
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        return self._reduced(tensors, opts)
+
+    def _reduced(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         back = _Back()
         return self._all(opts, [self._all_reduce(back.of(tensor), opts) for tensor in tensors], tensors, back)
 
     def _all_reduce(self, tensor: torch.Tensor, opts: Any) -> Call:
         given = self._given("allreduce", tensor)
         if given is None or _only_inner(opts, tensor):
-            return self._pass("all_reduce", lambda: self.inner.allreduce([tensor], opts), [tensor])
+            return self._pass("all_reduce", lambda: self.inner.allreduce([tensor], opts), [tensor],
+                              op=opts.reduceOp)
         return lambda later: collectives.all_reduce(tensor, opts.reduceOp, self, later, **self._how(given))
 
     @outside_graphs
@@ -94,7 +101,8 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         given, back = self._given("reduce", tensor), _Back()
         dense = back.of(tensor)
         if given is None or _only_inner(opts, tensor):
-            call = self._pass("reduce", lambda: self.inner.reduce([dense], opts), [dense], root=opts.rootRank)
+            call = self._pass("reduce", lambda: self.inner.reduce([dense], opts), [dense], (), opts.rootRank,
+                              opts.reduceOp)
         else:
             def call(later: bool) -> Work | None:
                 return collectives.reduce(dense, None, opts.reduceOp, self, later, opts.rootRank, **self._how(given))
@@ -102,10 +110,13 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     @outside_graphs
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
-        return self.all_gather_single_coalesced([output], [input], opts)
+        return self._gathered([output], [input], opts)
 
     @outside_graphs
     def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any) -> Any:
+        return self._gathered(outputs, inputs, opts)
+
+    def _gathered(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any) -> Any:
         back = _Back()
         calls = [self._gather(back.of(output), input.contiguous(), opts)
                  for output, input in zip(outputs, inputs, strict=True)]
@@ -132,11 +143,14 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     @outside_graphs
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
-        return self.reduce_scatter_single_coalesced([output], [input], opts)
+        return self._scattered([output], [input], opts)
 
     @outside_graphs
     def reduce_scatter_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor],
                                         opts: Any) -> Any:
+        return self._scattered(outputs, inputs, opts)
+
+    def _scattered(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any) -> Any:
         back = _Back()
         calls = [self._scatter(back.of(output), input.contiguous(), opts)
                  for output, input in zip(outputs, inputs, strict=True)]
@@ -146,7 +160,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         given = self._given("reduce_scatter", input)
         if given is None or _only_inner(opts, input):
             return self._pass("reduce_scatter_single", lambda: self.inner._reduce_scatter_base(output, input, opts),
-                              [input], [output])
+                              [input], [output], op=opts.reduceOp)
         return lambda later: collectives.reduce_scatter_single(output, input, opts.reduceOp, self, later,
                                                                **self._how(given))
 
@@ -157,7 +171,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         given = self._given_of_list("reduce_scatter", inputs)
         if given is None or _only_inner(opts, output):
             call = self._pass("reduce_scatter", lambda: self.inner.reduce_scatter([output], [inputs], opts), [],
-                              [output, *inputs])
+                              [output, *inputs], op=opts.reduceOp)
         else:
             def call(later: bool) -> Work | None:
                 return collectives.reduce_scatter(output, inputs, opts.reduceOp, self, later, **self._how(given))
@@ -240,12 +254,13 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         return {"schedule": given, "check": self.options.check, "verify": self.options.verify}
 
     def _pass(self, what: str, start: Callable[[], Any], alike: list[torch.Tensor],
-              others: Sequence[torch.Tensor] = (), root: int | None = None) -> Call:
+              others: Sequence[torch.Tensor] = (), root: int | None = None, op: Any = None) -> Call:
         """A call of the inner backend, in its turn. ``alike``: those of its tensors that have as many elements on all
         ranks; ``others``: the rest."""
         self.passed[what] += 1
         state = state_of(self)
-        job = state.passing(what, self.options.check, alike, lambda: start().wait(), root)
+        job = state.passing(what, self.options.check, alike, others, lambda: start().wait(), root,
+                            "" if op is None else checks.shown(op).lower())
 
         def call(later: bool) -> Work | None:
             if later:
@@ -339,9 +354,7 @@ class _Back:
 
 def _agree(made: Any, options: Options) -> None:
     """Raises SchedError (SL812) on all ranks where not all have the same options. The first rank compares."""
-    # A store and a name serve again where a group is destroyed and made anew.
-    life = made.store.add(f"schedlang/lives/{made.group_rank}", 1)
-    mine, key = options.words(), f"schedlang/options/{life}/{{}}"
+    mine, key = options.words(), "schedlang/options/{}"
     if made.group_rank:
         made.store.set(key.format(made.group_rank), json.dumps(mine))
     else:

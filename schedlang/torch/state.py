@@ -6,8 +6,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -107,7 +106,7 @@ class State:
         issued.count += 1
 
         def job() -> None:
-            self._run(entry, request, buffers)
+            self._in_turn(lambda sequence: self._run(entry, request, buffers, sequence))
             if after is not None:
                 after()
 
@@ -126,24 +125,23 @@ class State:
             self.lane.run(job)
         return None
 
-    def passing(self, what: str, check: str, alike: Sequence[torch.Tensor], call: Callable[[], object],
-                root: int | None = None) -> Callable[[], None]:
+    def passing(self, what: str, check: str, alike: Sequence[torch.Tensor], others: Sequence[torch.Tensor],
+                call: Callable[[], object], root: int | None, op: str) -> Callable[[], None]:
         """What a call without a schedule does when its turn comes: all ranks see that they mean the same, and make it.
-        ``alike``: those of its tensors that have as many elements on all ranks."""
-        dtype = str(alike[0].dtype).removeprefix("torch.") if alike else ""
+        ``alike``: those of its tensors that have as many elements on all ranks; ``others``: the rest."""
+        dtype = next((str(one.dtype).removeprefix("torch.") for one in (*alike, *others)), "")
         elements = sum(one.numel() for one in alike) if alike else NONE
         issued.count += 1
 
-        def job() -> None:
-            with self._in_turn() as sequence:
-                if _every(check):
-                    self._agree(Header(sequence, what, "", dtype, NONE if root is None else root, elements, bytes(16),
-                                       "the inner backend", issued.refused))
-                    if self.wire.watch is not None:
-                        self.wire.watch.end()
-                call()
+        def do(sequence: int) -> None:
+            if _every(check):
+                self._agree(Header(sequence, what, op, dtype, NONE if root is None else root, elements, bytes(16),
+                                   "the inner backend", issued.refused))
+                if self.wire.watch is not None:
+                    self.wire.watch.end()
+            call()
 
-        return job
+        return lambda: self._in_turn(do)
 
     def _label(self, entry: Entry, request: Request) -> str:
         """What the profiler shows: the call, its schedule and its size."""
@@ -152,10 +150,9 @@ class State:
         return (f"schedlang::{request.title} {entry.chosen.title} {elements} {dtype} "
                 f"{elements * request.dtype.itemsize} bytes {self.size} ranks")
 
-    @contextmanager
-    def _in_turn(self) -> Iterator[int]:
-        """The number of the call whose turn it is. Raises SchedError (SL813) where an earlier one has lost a rank: then
-        nothing that the group does would end well, or soon."""
+    def _in_turn(self, do: Callable[[int], None]) -> None:
+        """Do a call, whose number in the group is given. Raises SchedError (SL813) where an earlier one has lost a
+        rank: then nothing that the group does would end well, or soon."""
         if self._lost is not None:
             found = self._lost.diagnostics[0]
             told = Note(f"that was in call {self.calls} of the group; this one, after it, has not begun")
@@ -164,25 +161,26 @@ class State:
         if self._options is not None:       # by themselves Gloo's messages wait as long as when the group was made
             self.handshake.timeout = self._options._timeout
         try:
-            yield self.calls
+            do(self.calls)
         except SchedError as failure:
             if failure.diagnostics[0].code == "SL813":
                 self._lost = failure
+            elif self.wire.watch is not None:       # this rank waits for nobody
+                self.wire.watch.end()
             raise
 
-    def _run(self, entry: Entry, request: Request, buffers: Buffers) -> None:
-        with self._in_turn() as sequence:
-            header = Header(sequence, request.collective, request.op or "", str(request.dtype).removeprefix("torch."),
-                            NONE if request.root is None else request.root,
-                            NONE if request.elements is None else request.elements, entry.chosen.digest,
-                            entry.chosen.title, issued.refused)
-            if _every(request.check) or not entry.agreed:
-                self._agree(header, entry.chosen.table)
-                entry.agreed = True
-            if request.sends is not None:
-                entry = self._with_counts(entry, request, header)
-            entry.executor.timeout = self.handshake.timeout
-            entry.executor.run(buffers(entry.chosen), request.elements, op=request.op)
+    def _run(self, entry: Entry, request: Request, buffers: Buffers, sequence: int) -> None:
+        header = Header(sequence, request.collective, request.op or "", str(request.dtype).removeprefix("torch."),
+                        NONE if request.root is None else request.root,
+                        NONE if request.elements is None else request.elements, entry.chosen.digest,
+                        entry.chosen.title, issued.refused)
+        if _every(request.check) or not entry.agreed:
+            self._agree(header, entry.chosen.table)
+            entry.agreed = True
+        if request.sends is not None:
+            entry = self._with_counts(entry, request, header)
+        entry.executor.timeout = self.handshake.timeout
+        entry.executor.run(buffers(entry.chosen), request.elements, op=request.op)
 
     def _agree(self, header: Header, table: OpTable | None = None) -> None:
         self.handshake.agree(header, table)

@@ -30,7 +30,7 @@ def debugged(level: str, port: int) -> dict[str, Any]:
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = level
     dist.set_debug_level_from_env()
     found: dict[str, Any] = {"level": dist.get_debug_level().name}
-    # "off": where torch debugs, ranks compare every call nevertheless
+    # "off": where torch debugs, ranks compare every call nevertheless.
     dist.init_process_group("schedlang", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size,
                             timeout=timedelta(seconds=60), pg_options=Options(check="off"))
 
@@ -63,6 +63,9 @@ def debugged(level: str, port: int) -> dict[str, Any]:
         found["sizes"] = refusal(lambda: dist.all_reduce(torch.ones(3 + rank)))
         found["calls"] = refusal(lambda: dist.barrier() if rank else dist.all_reduce(torch.ones(3)))
         found["inner"] = refusal(lambda: dist.all_to_all(parts, [x, x]) if rank else dist.gather(x, parts, 0))
+        plain = dist.new_group(backend="schedlang", pg_options=Options(table=()))
+        op = dist.ReduceOp.MAX if rank else dist.ReduceOp.SUM
+        found["op"] = refusal(lambda: dist.all_reduce(torch.ones(3), op, group=plain))
         found["mixed"] = refusal(lambda: dist.gather(x, None, 0) if rank else dist.all_reduce(torch.ones(3)))
     found["after"] = summed()
     dist.barrier()
@@ -76,7 +79,7 @@ def test_as_users_know_it(world, level):
     pool = world(2)
     pool.fit = False                        # its own group is gone afterwards, and torch debugs
     first, second = pool.run(debugged, level, free_port())
-    told = {key: first.pop(key) for key in ("sizes", "calls", "inner", "mixed") if key in first}
+    told = {key: first.pop(key) for key in ("sizes", "calls", "inner", "op", "mixed") if key in first}
     assert told == {key: second.pop(key) for key in told}
     sums = [3.0] * 3
     assert first == second == {
@@ -86,4 +89,5 @@ def test_as_users_know_it(world, level):
         assert "allreduce: rank 0 has 3 elements; rank 1 has 4 elements" in told["sizes"]
         assert "rank 0 has collective allreduce; rank 1 has collective barrier" in told["calls"]
         assert "rank 0 has collective gather; rank 1 has collective all_to_all" in told["inner"]
+        assert "all_reduce: rank 0 has op sum; rank 1 has op max" in told["op"]
         assert "rank 0 has collective allreduce; rank 1 has collective gather" in told["mixed"]

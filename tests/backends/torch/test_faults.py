@@ -9,6 +9,7 @@ from schedlang.backends.torch.faults import Wait, Watch, first_line, lost
 from schedlang.backends.torch.plan import plan
 from schedlang.backends.torch.tasks import Kind
 from schedlang.diagnostics import Diagnostic
+from schedlang.ir.table import NONE
 from schedlang.verify.matching import match
 from tests.backends.torch.dying import die
 from tests.backends.torch.shipped import shipped
@@ -112,7 +113,21 @@ def test_the_chain_is_followed_to_its_end():
     assert watches[0].chain(Wait(1, 0)) == ({0: Wait(1, 0), 1: Wait(2, 1)}, True)
 
 
-def test_what_was_said_in_an_earlier_call_does_not_count():
+def test_a_rank_that_waits_in_an_earlier_call_is_followed():
+    """Rank 1 has got all it needs of rank 2 and goes on to the next call; rank 2 waits for rank 3 in the last."""
+    store = Together()
+    first, second = (Watch(store, "g", rank, None) for rank in (1, 2))
+    first.patience = 0.1
+    for watch in (first, second):
+        watch.begin(At(watch.rank + 1, 7))
+    second.say()
+    first.end()
+    first.meet(At(2, NONE))
+    assert first.chain(Wait(2, NONE)) == ({1: Wait(2, NONE), 2: Wait(3, NONE, elsewhere=True)}, True)
+
+
+def test_what_was_waited_for_does_not_count_once_it_has_come():
+    """Rank 1's word is from a call that rank 0, which it waited for, has made to its end."""
     store = Together()
     first, second = (Watch(store, "g", rank, None) for rank in (0, 1))
     first.patience = 0.1
@@ -144,6 +159,10 @@ def test_the_words():
     assert "rank 3 waits for nobody: it has ended, is stopped, hangs elsewhere, or did not make this call" in text
     assert "torch says: Timed out" in text and "see what has become of rank 3" in text
     assert "the ranks 1, 0 wait for each other" in words({1: Wait(0, row), 0: Wait(1, other)})
+    away = words({1: Wait(0, NONE), 0: Wait(3, NONE, elsewhere=True)}, call="call 3 of the group")
+    assert "rank 1 waits in vain for rank 0: the header of call 3 of the group, before step 0" in away
+    assert "rank 0 waits for rank 3: in another call of the group" in away
+    assert "whether it makes this call with the same `check`" in away
     assert "the store does not answer" in words({1: Wait(0, row)}, answered=False)
 
 

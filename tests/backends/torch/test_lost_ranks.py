@@ -30,12 +30,14 @@ RING = "schedlang:allreduce/ring.sched"
 
 
 def told(call: Callable[[], Any]) -> tuple[str, float]:
-    """What a call raises, and after how many seconds."""
-    begun = time.monotonic()
-    try:
-        call()
-    except (SchedError, RuntimeError) as failure:
-        return str(failure), time.monotonic() - begun
+    """What a call raises, or the next one where this one needed nothing more of the lost rank, and after how many
+    seconds."""
+    for _ in range(2):
+        begun = time.monotonic()
+        try:
+            call()
+        except (SchedError, RuntimeError) as failure:
+            return str(failure), time.monotonic() - begun
     raise AssertionError("nothing was raised")
 
 
