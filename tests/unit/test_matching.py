@@ -178,3 +178,16 @@ def test_which_operations_without_partner_are_told_together():
         assert [(d.witness["row"], d.count) for d in match(table).diagnostics] == expected
         seen[len(expected)] += 1
     assert min(seen[k] for k in (1, 2, 3)) > 10, seen
+
+
+def test_copies_between_messages_have_no_sizes_to_agree():
+    """Every third row is a send, which stands right before its receive."""
+    common = dict(buffer="data", chunk=0)
+    rows = [row for k in range(2) for row in (
+        dict(op="send", rank=0, peer=1, count=1, step=2 * k, **common),
+        dict(op="recv", rank=1, peer=0, count=1, step=k, **common),
+        dict(op="copy", rank=0, count=2 - k, step=2 * k + 1, from_buffer="data", from_chunk=2, **common))]
+    table = table_from_rows(rows, ranks=2, chunks=4, collective=Collective("allreduce", "sum"),
+                            buffers=[Buffer("data", 4, role="data")])
+    found = match(table.with_columns(number=np.array([0, 0, 1, 2, 2, 3], np.int32)))
+    assert found.numbered and found.diagnostics == () and found.partner.tolist() == [1, 0, NONE, 4, 3, NONE]

@@ -14,6 +14,8 @@ from schedlang.source import Place
 from schedlang.verify import barrier, deadlock, races
 from schedlang.verify.matching import match
 from schedlang.verify.timing import rounds, why
+from schedlang.verify.timing.connections import connections
+from schedlang.verify.timing.lanes import Lanes
 from schedlang.verify.timing.order import DEFAULT, Sends, order
 from tests.tables import allreduce, ring
 
@@ -261,6 +263,22 @@ def test_shared_connection():
     assert finding.code == "SL304" and "streams a and b" in finding.message and "`chan`" in finding.help
     assert [n.message.split(":")[0] for n in finding.notes] == ["rank 0, stream a, step 0", "rank 0, stream b, step 0"]
     assert match(shared(True)).diagnostics == ()
+
+
+@pytest.mark.parametrize("sending", [True, False])
+def test_a_connection_is_shared_whichever_stream_comes_first_on_it(sending):
+    """Stream a has a connection to itself, too, and comes second on the one that it shares."""
+    here, there = ("send", "recv") if sending else ("recv", "send")
+    own, b = Lane(0, "a")(here, peer=1, chan="a"), Lane(0, "b", chan="wire")(here, peer=1)
+    a = Lane(0, "a", chan="wire")(here, peer=1)
+    for row in a.rows:
+        row["step"] = 1
+    other = Lane(1, "a")(there, peer=0, chan="a")(there, peer=0, chan="wire")(there, peer=0, chan="wire")
+    made = table(2, own, b, a, other)
+    ends = connections(made, Lanes(made))
+    assert Lanes(made).lane[ends.sends if sending else ends.receives].tolist()[::2] == [0, 0]
+    (finding,) = match(made).diagnostics
+    assert finding.code == "SL304" and "streams b and a" in finding.message
 
 
 def test_shared_connection_whose_rows_stand_in_the_wrong_order():
