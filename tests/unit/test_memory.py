@@ -64,7 +64,7 @@ def test_expansion_stops_before_memory_is_gone(monkeypatch, shipped):
 
 
 def test_verify_stops_before_memory_is_gone(monkeypatch):
-    monkeypatch.setattr(room, "MANY_ROWS", 0)
+    monkeypatch.setattr(room, "MANY_ROWS", 1)
     monkeypatch.setattr(room, "available", lambda: 10_000)
     assert verify(ring(4)).ok
     verdict = verify(ring(16))
@@ -75,6 +75,6 @@ def test_verify_stops_before_memory_is_gone(monkeypatch):
 
 def test_where_nothing_is_told_nothing_is_refused(monkeypatch, shipped):
     for module in (room, statements):
-        monkeypatch.setattr(module, "MANY_ROWS", 0)
+        monkeypatch.setattr(module, "MANY_ROWS", 1)
         monkeypatch.setattr(module, "available", lambda: None)
     assert verify(load_table(str(shipped), ranks=8)[0]).ok

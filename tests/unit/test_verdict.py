@@ -9,6 +9,7 @@ import pytest
 from schedlang.diagnostics import Severity
 from schedlang.ir.build import table_from_rows
 from schedlang.ir.table import Buffer, Collective, Transport
+from schedlang.ops import Op
 from schedlang.source import Place
 from schedlang.verify import deadlock, room, verify
 from schedlang.verify.sends import Sends
@@ -52,6 +53,20 @@ def test_how_much_memory_is_asked_for(count, monkeypatch):
     assert found.message == (f"to verify 24 operations on 9 chunks takes more than {needed:,} bytes of memory; "
                              f"{needed - 1:,} bytes are available")
     assert found.help == "verify a smaller world, take fewer chunks, or a machine with more memory"
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_memory_is_asked_for_what_each_operation_but_sends_brings(rows, monkeypatch):
+    """However many are counted at a time; the first row is a receive here."""
+    counts = [2, 1, 3, 5] * 6
+    table = ring(3)
+    table = table.with_columns(count=np.array(counts, np.int32), op=table.op[::-1].copy())
+    needed = 24 * room.ROW + 9 * room.LOCATION + sum(
+        counts[row] - 1 for row in range(24) if table.op[row] != Op.SEND) * room.PIECE
+    monkeypatch.setattr(room, "MANY_ROWS", rows)
+    for there in (needed - 1, needed):
+        monkeypatch.setattr(room, "available", lambda there=there: there)
+        assert (room.check(table) == []) == (there == needed)
 
 
 @pytest.mark.parametrize(("places", "count"), [(30, 1), (9, 4)])
