@@ -7,6 +7,7 @@ costs anything while messages come.
 
 from __future__ import annotations
 
+import atexit
 import json
 import threading
 import time
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
-from weakref import ref
+from weakref import WeakSet, ref
 
 from schedlang.diagnostics import Note, SchedError, error
 from schedlang.ir.origin import at_row, came_from
@@ -27,6 +28,10 @@ TICK = 0.5
 
 PATIENCE = 2.0
 """Seconds that a rank which gives up takes to find the end of the chain, at most."""
+
+
+FOR_GOOD = -1
+"""In place of how often a rank has said what it waits for: it has given up."""
 
 
 class Store(Protocol):
@@ -66,12 +71,14 @@ class Watch:
         self._store, self._name, self.rank = store, name, rank
         seconds = timeout.total_seconds() if timeout is not None else 10 * TICK
         self._tick = min(TICK, seconds / 8)
-        self.patience = min(PATIENCE, seconds / 4)
+        self.patience = min(PATIENCE, seconds / 2)
         self._lock = threading.Lock()
         self._life = 0                      # a name serves again where groups are destroyed and made anew
         self._calls = 0
         self._met = False
         self._doing: tuple[int, Doing] | None = None
+        self._said = 0
+        self.given_up = False
         self._thread: threading.Thread | None = None
 
     def meet(self, doing: Doing) -> None:
@@ -92,7 +99,9 @@ class Watch:
                 self._life = self._store.add(f"schedlang/{self._name}/lives/{self.rank}", 1)
             self._thread = threading.Thread(target=_look, args=(ref(self), self._tick), daemon=True,
                                             name="schedlang-watch")
+            _looking.add(self._thread)
             self._thread.start()
+        self.given_up = False
         self._doing = self._calls, doing
 
     def end(self) -> None:
@@ -104,16 +113,21 @@ class Watch:
         doing = self._doing
         return None if doing is None else (doing[0], id(doing[1]), doing[1].at)
 
-    def say(self) -> None:
-        """Put into the store what the rank waits for now."""
-        doing = self._doing
-        if doing is not None:
-            waits = doing[1].waits()
-            self._put("" if waits is None else json.dumps([doing[0], waits.peer, waits.row]))
-
-    def _put(self, text: str) -> None:
+    def say(self, last: bool = False) -> None:
+        """Put into the store what the rank waits for now. Each time it is said anew, so that others can tell it from
+        the word of a rank that is stopped; ``last``: for good, the rank has given up."""
         with self._lock:
-            self._store.set(self._key(self.rank), text)
+            doing, self.given_up = self._doing, self.given_up or last
+            if doing is not None:
+                waits = doing[1].waits()
+                self._said = FOR_GOOD if self.given_up else self._said + 1
+                text = "" if waits is None else json.dumps([doing[0], waits.peer, waits.row, self._said])
+                self._store.set(self._key(self.rank), text)
+
+    def take_back(self) -> None:
+        """The rank waits for that no longer."""
+        with self._lock:
+            self._store.set(self._key(self.rank), "")
 
     def _key(self, rank: int) -> str:
         return f"schedlang/{self._name}/{self._life}/{rank}"
@@ -125,13 +139,16 @@ class Watch:
         answered = threading.Event()
         thread = threading.Thread(target=self._follow, args=(self._calls, found, answered), daemon=True)
         thread.start()
-        thread.join(2 * self.patience)
+        known = 0
+        while known < len(found):               # it gets on
+            known = len(found)
+            thread.join(2 * self.patience)
         return dict(found), answered.is_set()
 
     def _follow(self, call: int, found: dict[int, Wait], answered: threading.Event) -> None:
         at, calls = self.rank, {self.rank: call}        # in which call each of them waits
         try:
-            self.say()
+            self.say(last=True)
             while found[at].peer not in found:
                 at = found[at].peer
                 said = self._read(at)
@@ -146,14 +163,17 @@ class Watch:
         answered.set()
 
     def _read(self, rank: int) -> tuple[int, Wait] | None:
-        """In which call another rank waits, and for what, by its own word; it may still be about to say it."""
-        key, end = self._key(rank), time.monotonic() + self.patience
+        """In which call another rank waits, and for what, by its own word: if it says so while it is listened to, or
+        has said so for good. It may still be about to."""
+        key, end, before = self._key(rank), time.monotonic() + self.patience, ""
         while True:
             with self._lock:
                 text = self._store.get(key).decode() if self._store.check([key]) else ""
             if text:
-                call, peer, row = json.loads(text)
-                return call, Wait(peer, row)
+                call, peer, row, said = json.loads(text)
+                if said == FOR_GOOD or before not in ("", text):
+                    return call, Wait(peer, row)
+            before = before or text
             if time.monotonic() > end:
                 return None
             time.sleep(0.05)
@@ -163,24 +183,39 @@ def _look(watch: ref[Watch], tick: float) -> None:
     """Now and then, while the watch is there: has its rank gone on?"""
     before: tuple[int, int, int] | None = None
     said = False
-    while True:
-        time.sleep(tick)
+    while not _over.wait(tick):
         mine = watch()
         if mine is None:
             return
         now = mine.state()
         try:
-            if now is not None and now == before:
-                if not said:
-                    mine.say()
+            if mine.given_up:
+                said = False                    # what was said for good stays
+            elif now is not None and now == before:
+                mine.say()
                 said = True
             elif said:
-                mine._put("")           # it waits for that no longer
+                mine.take_back()
                 said = False
         except RuntimeError:                    # the store is gone, and nobody can be told any more
             return
         before = now
         del mine
+
+
+_looking: WeakSet[threading.Thread] = WeakSet()
+_over = threading.Event()
+
+
+def _at_exit() -> None:
+    """A thread that comes back from the store's C++ code while the interpreter ends would end the process by a signal.
+    Not so one that never does: the store may be on a machine that is dead."""
+    _over.set()
+    for thread in [*_looking]:
+        thread.join(PATIENCE)
+
+
+atexit.register(_at_exit)
 
 
 def lost(table: OpTable | None, rank: int, waits: Mapping[int, Wait], cause: str, answered: bool = True,

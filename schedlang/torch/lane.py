@@ -120,6 +120,7 @@ class Lane:
         self._queue: deque[tuple[Job, Work]] = deque()
         self._pending = 0                   # calls that are queued or run
         self._thread: threading.Thread | None = None
+        self._ending = False
         _lanes.add(self)
 
     def run(self, job: Job) -> None:
@@ -168,6 +169,16 @@ class Lane:
         if self._pending:
             self.run(_nothing)
 
+    def end(self) -> None:
+        """As :meth:`drain`, and until the lane's thread is at its end, too."""
+        self.drain()
+        with self._ready:
+            self._ending = True
+            self._ready.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
     def stream(self) -> AbstractContextManager[object]:
         """In it the lane's stream is the current one."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
@@ -205,7 +216,10 @@ class Lane:
         while True:
             if not self._step():
                 with self._ready:
-                    if not self._queue and not self._ready.wait_for(lambda: bool(self._queue), IDLE):
+                    if self._queue:
+                        continue
+                    self._ready.wait_for(lambda: bool(self._queue) or self._ending, IDLE)
+                    if not self._queue:
                         self._thread = None
                         return
 
@@ -239,10 +253,11 @@ _lanes: WeakSet[Lane] = WeakSet()
 
 
 def _at_exit() -> None:
-    """A thread that comes back from torch's C++ code while the interpreter ends would end the process by a signal. So
-    what was issued is waited for, as the destructor of torch's own groups does."""
+    """A thread that comes back from torch's C++ code while the interpreter ends, be it from the destructor of a group
+    that nobody else has any more, would end the process by a signal. So what was issued is waited for, as the
+    destructor of torch's own groups does, and the threads, too."""
     for lane in [*_lanes]:
-        lane.drain()
+        lane.end()
 
 
 atexit.register(_at_exit)

@@ -1,6 +1,7 @@
 """A rank that dies or stops: every other ends within the timeout, and says for whom all wait in the end."""
 
 import random
+import threading
 from signal import SIGKILL, SIGSTOP
 
 import pytest
@@ -109,8 +110,22 @@ def test_the_chain_is_followed_to_its_end():
         watch.patience = 0.1
     for rank in (0, 1):
         watches[rank].begin(At(rank + 1, rank))
-    watches[1].say()
+    watches[1].say(last=True)
     assert watches[0].chain(Wait(1, 0)) == ({0: Wait(1, 0), 1: Wait(2, 1)}, True)
+
+
+def test_the_word_of_a_rank_that_is_stopped_does_not_count():
+    """It waited for long, said so, went on, and was stopped before it could take that back."""
+    store = Together()
+    first, second = (Watch(store, "g", rank, None) for rank in (0, 1))
+    first.patience = 0.2
+    for watch in (first, second):
+        watch.begin(At(watch.rank + 1, 7))
+    second.say()
+    assert first.chain(Wait(1, 7)) == ({0: Wait(1, 7)}, True)
+    again = threading.Timer(0.1, second.say)                # one that is not stopped says so again and again
+    again.start()
+    assert first.chain(Wait(1, 7)) == ({0: Wait(1, 7), 1: Wait(2, 7)}, True)
 
 
 def test_a_rank_that_waits_in_an_earlier_call_is_followed():
@@ -120,7 +135,7 @@ def test_a_rank_that_waits_in_an_earlier_call_is_followed():
     first.patience = 0.1
     for watch in (first, second):
         watch.begin(At(watch.rank + 1, 7))
-    second.say()
+    second.say(last=True)
     first.end()
     first.meet(At(2, NONE))
     assert first.chain(Wait(2, NONE)) == ({1: Wait(2, NONE), 2: Wait(3, NONE, elsewhere=True)}, True)
@@ -133,7 +148,7 @@ def test_what_was_waited_for_does_not_count_once_it_has_come():
     first.patience = 0.1
     for watch in (first, second):
         watch.begin(At(1 - watch.rank, 0))
-    second.say()
+    second.say(last=True)
     first.end()
     first.begin(At(1, 0))
     assert first.chain(Wait(1, 0)) == ({0: Wait(1, 0)}, True)

@@ -29,6 +29,13 @@ RANKS = 3
 RING = "schedlang:allreduce/ring.sched"
 
 
+def impatient(**how: Any) -> Any:
+    """A group that takes its time to connect, and later has little of it."""
+    group = dist.new_group(timeout=timedelta(seconds=60), **how)
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=TIMEOUT), group)
+    return group
+
+
 def told(call: Callable[[], Any]) -> tuple[str, float]:
     """What a call raises, or the next one where this one needed nothing more of the lost rank, and after how many
     seconds."""
@@ -43,7 +50,7 @@ def told(call: Callable[[], Any]) -> tuple[str, float]:
 
 def by_calls(who: int, after: int, signal: int, later: bool) -> tuple[str, float]:
     """Two all-reduces over Gloo's group, the second of which rank ``who`` does not survive."""
-    group = dist.new_group(timeout=timedelta(seconds=TIMEOUT))
+    group = impatient()
     x = torch.ones(50_000)
 
     def call() -> None:
@@ -61,7 +68,7 @@ def by_calls(who: int, after: int, signal: int, later: bool) -> tuple[str, float
 def by_training(who: int, after: int, signal: int, _: bool) -> tuple[str, float]:
     """A training with DDP whose third step rank ``who`` does not survive."""
     options = Options(table=[Rule("allreduce", RING)])
-    group = dist.new_group(backend="schedlang", pg_options=options, timeout=timedelta(seconds=TIMEOUT))
+    group = impatient(backend="schedlang", pg_options=options)
     net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(40, 60), nn.Linear(60, 40)), process_group=group,
                                               bucket_cap_mb=0.005)
 
