@@ -29,13 +29,12 @@ Call = Callable[[bool], "Work | None"]
 
 
 class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to mypy
-    """See the module. ``inner``: the backend below, of the kind ``carrier``. ``passed``: how many calls of each
-    function went to it."""
+    """See the module. ``inner``: the backend below. ``direct``: over NCCL, how messages go to it. ``passed``: how many
+    calls of each function went to it."""
 
     def __init__(self, made: Any, options: Options) -> None:
         super().__init__(made.group_rank, made.group_size)
         self.options = options
-        self.carrier = options.inner
         self.passed: Counter[str] = Counter()
         # A store and a name serve again where a group is destroyed and made anew: what was said then is not read now.
         life = made.store.add(f"schedlang/lives/{made.group_rank}", 1)
