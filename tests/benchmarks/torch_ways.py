@@ -85,7 +85,7 @@ def main(pairs: int) -> None:
     ours = dist.new_group(backend="schedlang", pg_options=Options(table=(Rule("allreduce", RING),)))
     rows = []
     for size in SIZES:
-        data = torch.zeros(size // 4)
+        data = torch.zeros(size // 4 // n * n)
 
         def direct(check: str, data: torch.Tensor = data) -> Call:
             return lambda: schedlang.torch.all_reduce(data, schedule=RING, check=check)
@@ -103,8 +103,8 @@ def main(pairs: int) -> None:
                 assert (data == n * (n + 1) / 2).all(), what
             data.zero_()
             times, others = timed(pair, pairs)
-            algbw = size / median(times)
-            rows.append(Row("torch", "allreduce", "sum", "float32", n, size, what, against, pairs, median(times),
+            algbw = data.nbytes / median(times)
+            rows.append(Row("torch", "allreduce", "sum", "float32", n, data.nbytes, what, against, pairs, median(times),
                             median(others), *ratio(times, others), algbw, algbw * 2 * (n - 1) / n))
     if dist.get_rank() == 0:
         sys.stdout.write(as_csv(rows))
