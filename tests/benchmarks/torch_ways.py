@@ -3,9 +3,9 @@
     torchrun --nproc-per-node 4 -m tests.benchmarks.torch_ways [PAIRS]
 
 The same ring all-reduce (a): as an emitted file, against a loop written by hand with dist.isend and dist.irecv, which
-posts receives two steps ahead; (b): through the c10d backend, against the direct call; (c): with ``check="every"``,
-against ``check="off"``. Each pair runs one after the other, now one first and now the other; a time is that of the rank
-that took longest. Prints the CSV form of ``schedlang bench``. It judges nothing.
+posts receives two steps ahead; (b): through the c10d backend, against the direct call in the same group; (c): with
+``check="every"``, against ``check="off"``. Each pair runs one after the other, now one first and now the other; a time
+is that of the rank that took longest. Prints the CSV form of ``schedlang bench``. It judges nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main(pairs: int) -> None:
         data = torch.zeros(size // 4 // n * n)
 
         def direct(check: str, data: torch.Tensor = data) -> Call:
-            return lambda: schedlang.torch.all_reduce(data, schedule=RING, check=check)
+            return lambda: schedlang.torch.all_reduce(data, group=ours, schedule=RING, check=check)
 
         def by_group(data: torch.Tensor = data) -> object:
             return dist.all_reduce(data, group=ours)
