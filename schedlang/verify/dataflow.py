@@ -108,8 +108,8 @@ def _wrong(walk: Walk, holds: Names | Sets | Fingerprints, conditions: Condition
     if isinstance(holds, Names):
         foreign = ~_expected(conditions, wrong, words[conditions.results[wrong], 0].astype(np.int64))
     elif isinstance(holds, Sets):
-        got, want = words[conditions.results[wrong]], _want(holds, conditions, wrong)
-        foreign = ((got[:, 0] != want[:, 0]) & (got[:, 0] != 0)) | ((got[:, 1:] & ~want[:, 1:]) != 0).any(1)
+        got = words[conditions.results[wrong]]
+        foreign = (got[:, 1:] & ~_wanted_of(holds, conditions, wrong, got[:, 0])).any(1)
         repeated = count > bits(got[:, 1:])
     return Wrong(wrong, np.where(foreign, FOREIGN, np.where(repeated, REPEATED, MISSING)))
 
@@ -193,6 +193,16 @@ def _equal_sets(words: Array, holds: Sets, conditions: Conditions, which: Array)
         return same
     same = (got == _want(holds, conditions, which)).all(1)
     return same
+
+
+def _wanted_of(holds: Sets, conditions: Conditions, which: Array, tag: Array) -> Array:
+    """Of what some results must hold, the contributions of the classes that they have the tags of: bits."""
+    owner, sources = _listed(conditions, which)
+    has, bit = holds.split(sources)
+    of = np.flatnonzero(has == tag[owner])
+    want = np.zeros((len(which), holds.width - 1), np.uint64)
+    np.bitwise_or.at(want, (owner[of], bit[of] // 64), np.uint64(1) << (bit[of] % 64).astype(np.uint64))
+    return want
 
 
 def _want(holds: Sets, conditions: Conditions, which: Array) -> Array:
