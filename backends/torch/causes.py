@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 
@@ -32,6 +34,7 @@ class Causes:
         self._op = table.op.tolist()
         self._of = table.of.tolist()
         self._parents: list[set[int]] = [set() for _ in self._op]       # the rows that wrote what a row reads
+        self._operand: list[set[int]] = [set() for _ in self._op]       # of receives: what is passed on is made of that
         if len(table) <= ROWS and int(table.count.sum()) <= 2 * ROWS:
             self._follow(table, posted, ready, done)
 
@@ -45,7 +48,7 @@ class Causes:
             if self._op[row] == Op.SEND and self._of[row] != NONE:      # it passes on what has arrived
                 receive = self._of[row]
                 found.add(receive)
-                parents |= {self.partner[receive], *self._parents[receive]}
+                parents |= {self.partner[receive], *self._operand[receive]}
             elif self._op[row] in (Op.RECV, Op.REDUCE_RECV):
                 found.add(row)
                 parents.add(self.partner[row])
@@ -55,6 +58,7 @@ class Causes:
 
     def _follow(self, table: OpTable, posted: Array, ready: Array, done: Array) -> None:
         writer: dict[_Cell, int] = {}
+        in_place = set(np.flatnonzero((table.buffer == table.from_buffer) & (table.chunk == table.from_chunk)).tolist())
         columns = [c.tolist() for c in (table.rank, table.buffer, table.chunk, table.from_buffer, table.from_chunk,
                                         table.count)]
 
@@ -65,16 +69,17 @@ class Causes:
             for k in range(count if buffer != NONE else 0):
                 yield rank, buffer, chunk + k
 
-        def reads(row: int, source: bool) -> None:
-            self._parents[row] |= {writer[cell] for cell in cells(row, source) if cell in writer}
+        def writers(row: int, source: bool) -> set[int]:
+            return {writer[cell] for cell in cells(row, source) if cell in writer}
 
         for _, turn, row in _events(table, posted, ready, done):
             op = self._op[row]
             if turn == _BEGIN:
-                reads(row, source=op != Op.SEND)
+                self._parents[row] |= writers(row, source=op != Op.SEND)
+                self._operand[row] = set(self._parents[row])    # not what others of its step add to the place
             elif turn == _END and op != Op.SEND:
-                if op in (Op.REDUCE, Op.REDUCE_RECV):       # what is added to
-                    reads(row, source=False)
+                if op == Op.REDUCE or (op == Op.REDUCE_RECV and row in in_place):       # what is added to
+                    self._parents[row] |= writers(row, source=False)
                 writer.update((cell, row) for cell in cells(row, source=False))
 
 

@@ -220,6 +220,49 @@ def test_a_place_that_is_sent_from_is_free_only_when_that_has_gone(reply, who, v
         agree(table, Layout(table, 6), seed)
 
 
+ADDED_IN_ITS_STEP = """schedule s(ranks):
+    collective custom(sum)
+    buffer data[1]
+    on 0: send data[0] to 1
+    on 2: send data[0] to 1
+    on 1:
+        step:
+            reduce data[0] from 0
+            reduce data[0] from 2 then send to 0
+    on 0: recv data[0] from 1
+    ensure data[0] on 0 == sum(data[0] on [1, 2])
+    ensure data[0] on 1 == sum(data[0] on [0, 1, 2])
+"""
+
+STOOD_WHERE_THE_SUM_GOES = """schedule s(ranks):
+    collective custom(sum)
+    buffer data[3]
+    on 0: send data[0] to 1
+    on 2: send data[0] to 1
+    on 1: recv data[1] from 0
+    on 1:
+        step:
+            copy data[1] into data[2]
+            reduce data[0] from 2 into data[1] then send to 0
+    on 0: recv data[0] from 1
+    ensure data[0] on 0 == sum(data[0] on [1, 2])
+    ensure data[1] on 1 == sum(data[0] on [1, 2])
+    ensure data[2] on 1 == data[0] on 0
+"""
+
+
+@pytest.mark.parametrize("text", [ADDED_IN_ITS_STEP, STOOD_WHERE_THE_SUM_GOES])
+def test_a_sum_that_is_passed_on_is_made_of_its_own_operand_and_message_only(text, tmp_path):
+    """Nothing of what rank 0 sends is in what comes back to its place, so it may come before that has gone."""
+    table = expanded(text, 3, tmp_path)
+    assert verify(table).ok
+    steps = plan(table, 0).instructions
+    send, receive = (next(r for r in range(len(table)) if table.rank[r] == 0 and table.op[r] == op) for op in (0, 1))
+    assert first(steps, Kind.WAIT_SEND, send) < first(steps, Kind.POST_RECV, receive)
+    for seed in range(40):
+        agree(table, Layout(table, table.buffers[0].chunks), seed)
+
+
 @pytest.mark.parametrize("sent,arrived,free", [(True, {5}, True), (True, {4}, False), (False, {5}, False)])
 def test_what_reads_a_place_is_over_where_something_made_of_it_has_arrived(sent, arrived, free):
     """Row 0 copies a place, row 1 sends the copy, which row 5 receives; row 2 receives into the place."""
