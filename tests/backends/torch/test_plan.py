@@ -22,6 +22,7 @@ from schedlang.verify import verify
 from schedlang.verify.matching import match
 from schedlang.verify.sends import Sends
 from schedlang.verify.timing.order import order
+from tests.backends.torch.happens_before import require_order
 from tests.backends.torch.memory_wire import Stuck, World
 from tests.backends.torch.ranks import in_memory
 from tests.backends.torch.shipped import SCHEDULES, shipped, sizes
@@ -74,6 +75,18 @@ def test_whatever_can_be_executed_never_hangs(table, seed, eager):
     layout = some_layout(table, random.Random(seed))
     right = verify(table, sends=Sends.parse("unlimited")).ok
     agree_or_refuse(table, layout, seed, eager, same=right)
+
+
+@settings(max_examples=60, **QUIET)
+@given(tables(flawless=True), st.sampled_from([1, 3, plans.AHEAD]))
+def test_whatever_the_timing_places_are_touched_in_the_order_of_the_schedule(table, ahead):
+    note(json.dumps(table))
+    require_order(table, ahead=ahead)
+
+
+def test_that_receives_of_a_ring_come_late_enough_is_known_from_what_other_ranks_do():
+    table = shipped("allreduce/ring.sched", "ring", 5)
+    assert require_order(table) and not require_order(table, early=False)
 
 
 def agree_or_refuse(table: OpTable, layout: Layout, seed: int, eager: float, same: bool = True) -> None:
@@ -256,6 +269,7 @@ def test_a_sum_that_is_passed_on_is_made_of_its_own_operand_and_message_only(tex
     """Nothing of what rank 0 sends is in what comes back to its place, so it may come before that has gone."""
     table = expanded(text, 3, tmp_path)
     assert verify(table).ok
+    require_order(table)
     steps = plan(table, 0).instructions
     send, receive = (next(r for r in range(len(table)) if table.rank[r] == 0 and table.op[r] == op) for op in (0, 1))
     assert first(steps, Kind.WAIT_SEND, send) < first(steps, Kind.POST_RECV, receive)
