@@ -39,17 +39,21 @@ class World:
 def found(environment: Mapping[str, str] | None = None) -> Place | None:
     """The place that torchrun's variables give this process; None where they are not there.
 
-    Raises SchedError (SL811) where they are not numbers.
+    Raises SchedError (SL811) where they are not numbers, or there is no such rank or port.
     """
     given = os.environ if environment is None else environment
     if not all(given.get(name) for name in _VARIABLES):
         return None
     try:
-        rank, size = int(given["RANK"]), int(given["WORLD_SIZE"])
+        rank, size, port = (int(given[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        if not 0 <= rank < size:
+            raise ValueError(f"there is no rank {rank} of {size}")
+        if not 0 <= port < 1 << 16:
+            raise ValueError(f"there is no port {port}")
         return Place(rank, size, int(given.get("LOCAL_RANK") or rank), int(given.get("LOCAL_WORLD_SIZE") or size))
     except ValueError as cause:
-        raise SchedError(error("SL811", f"RANK, WORLD_SIZE and LOCAL_RANK say where this process is, but {cause}",
-                               help="start it by torchrun, or unset them")) from None
+        raise SchedError(error("SL811", f"RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT say where this process is, but "
+                                        f"{cause}", help="start it by torchrun, or unset them")) from None
 
 
 def require_size(size: int, ranks: int, name: str) -> None:

@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
-from schedlang.cli.common import EXIT_UNUSABLE, exit_code
 from schedlang.diagnostics import SchedError, error
 
 if TYPE_CHECKING:
@@ -18,19 +15,24 @@ if TYPE_CHECKING:
 
 PATIENCE = 1.0
 """Seconds after which a run shows a progress bar."""
+GRACE = 5.0
+"""Seconds that other processes of a machine leave the first to say what is wrong."""
 
 
 @contextmanager
 def said_once(place: Place | None) -> Iterator[None]:
-    """Of many processes that do the same, one on each machine says what is wrong, and each what only it knows."""
+    """Of many processes that do the same, one on each machine says what is wrong, and each what only it knows.
+
+    The others do not end before it: torchrun, or whoever started them, would end it before it has spoken. Those that are
+    still there after GRACE seconds speak themselves, since the first did not."""
     from schedlang.backend import OnOneRank
 
     try:
         yield
     except SchedError as failure:
-        if place is None or not place.local or isinstance(failure, OnOneRank):
-            raise
-        raise click.exceptions.Exit(exit_code(failure.diagnostics) or EXIT_UNUSABLE) from None
+        if place is not None and place.local and not isinstance(failure, OnOneRank):
+            time.sleep(GRACE)
+        raise
 
 
 @contextmanager
