@@ -23,8 +23,8 @@ GRACE = 5.0
 def said_once(place: Place | None) -> Iterator[None]:
     """Of many processes that do the same, one on each machine says what is wrong, and each what only it knows.
 
-    The others do not end before it: torchrun, or whoever started them, would end it before it has spoken. Those that are
-    still there after GRACE seconds speak themselves, since the first did not."""
+    The others do not end before it: torchrun, or whoever started them, would end it before it has spoken. Those that
+    are still there after GRACE seconds speak themselves, since the first did not."""
     from schedlang.backend import OnOneRank
 
     try:

@@ -129,7 +129,15 @@ def main() -> None:
     options.add_argument("--dtype", default="float32", help="of what is timed")
     options.add_argument("--repeat", type=int, default=10, help="times that each is run")
     chosen = options.parse_args()
-    dtype = getattr(torch, chosen.dtype)
+    dtype = getattr(torch, chosen.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        options.error(f"--dtype {chosen.dtype}: torch has no such dtype")
+    if chosen.repeat < 1:
+        options.error(f"--repeat {chosen.repeat}: run each once at least")
+    started = os.environ.get("WORLD_SIZE", "no")
+    if started != str(RANKS):
+        options.error(f"this schedule is for {RANKS} ranks, and torchrun has started {started} processes: start "
+                      f"{RANKS} in all, on one machine by torchrun --nproc-per-node {RANKS} {sys.argv[0]}")
     local = int(os.environ.get("LOCAL_RANK", 0))
     on_gpus = torch.cuda.is_available() and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     device = torch.device("cuda", local) if on_gpus else torch.device("cpu")

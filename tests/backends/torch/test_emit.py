@@ -176,3 +176,21 @@ def test_files_test_themselves(name, world):
 def test_a_files_own_test_can_fail(world):
     text = source(schedlang.load(str(EXAMPLES / "allreduce/ring.sched"), ranks=2).table)
     assert all(failed > 0 for failed, _ in world(2).run(spoilt, text))
+
+
+@pytest.mark.parametrize("variables, arguments, words", [
+    ({}, [], "this schedule is for 2 ranks, and torchrun has started no processes: start 2 in all"),
+    ({"WORLD_SIZE": "3"}, [], "for 2 ranks, and torchrun has started 3 processes"),
+    ({"WORLD_SIZE": "2"}, ["--dtype", "float31"], "--dtype float31: torch has no such dtype"),
+    ({"WORLD_SIZE": "2"}, ["--dtype", "nn"], "--dtype nn: torch has no such dtype"),
+    ({"WORLD_SIZE": "2"}, ["--repeat", "0"], "--repeat 0: run each once at least"),
+])
+def test_a_files_own_test_refuses_what_it_cannot_do(variables, arguments, words, monkeypatch, capsys):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    text = source(schedlang.load(str(EXAMPLES / "allreduce/ring.sched"), ranks=2).table)
+    monkeypatch.setattr("sys.argv", ["ring.py", *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        module(text).main()
+    assert words in capsys.readouterr().err
