@@ -20,6 +20,9 @@ ROWS = 1 << 16
 LOOKS = 1 << 12
 """So many rows are looked at for one message."""
 
+ALL_LOOKS = 1 << 22
+"""So many for all messages together: some two seconds."""
+
 _BEGIN, _PASS, _END = range(3)
 
 _Cell = tuple[int, int, int]
@@ -31,6 +34,7 @@ class Causes:
 
     def __init__(self, table: OpTable, partner: Array, posted: Array, ready: Array, done: Array) -> None:
         self.partner: list[int] = partner.tolist()
+        self._left = ALL_LOOKS
         self._op = table.op.tolist()
         self._of = table.of.tolist()
         self._parents: list[set[int]] = [set() for _ in self._op]       # the rows that wrote what a row reads
@@ -42,7 +46,7 @@ class Causes:
         """Receives whose message has arrived wherever the send is posted; not always all of them."""
         found: set[int] = set()
         seen, left = {send}, [send]
-        while left and len(seen) < LOOKS:
+        while left and len(seen) < min(LOOKS, self._left):
             row = left.pop()
             parents = set(self._parents[row])
             if self._op[row] == Op.SEND and self._of[row] != NONE:      # it passes on what has arrived
@@ -54,6 +58,7 @@ class Causes:
                 parents.add(self.partner[row])
             left += parents - seen
             seen |= parents
+        self._left -= len(seen)
         return found
 
     def _follow(self, table: OpTable, posted: Array, ready: Array, done: Array) -> None:
