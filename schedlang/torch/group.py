@@ -51,7 +51,7 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     def routes(self) -> list[str]:
         """The selection table in words, and which functions went to the inner backend so far, how often."""
-        passed = [f"{name}: the inner backend, {self.options.inner}, {count} times"
+        passed = [f"{name}: the inner backend, {self.options.inner}, {count} time{'s' * (count != 1)}"
                   for name, count in sorted(self.passed.items())]
         return [*map(str, self.options.table), *passed]
 
@@ -228,14 +228,17 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     @outside_graphs
     def send(self, tensors: Any, rank: int, tag: int) -> Any:
+        self.passed["send"] += 1
         return self.inner.send(tensors, rank, tag)
 
     @outside_graphs
     def recv(self, tensors: Any, rank: int, tag: int) -> Any:
+        self.passed["recv"] += 1
         return self.inner.recv(tensors, rank, tag)
 
     @outside_graphs
     def recv_anysource(self, tensors: Any, tag: int) -> Any:
+        self.passed["recv_anysource"] += 1
         return self.inner.recv_anysource(tensors, tag)
 
     # ------------------------------------------------------------------------------------------------------------------
