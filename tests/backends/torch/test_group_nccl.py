@@ -227,7 +227,8 @@ def test_every_collective(ranks):
 
     same = [1, [6, 6], True, [[0], [], [2, 2, 2]]]
     sums = [3, 6]
-    assert ranks(function) == [[*same, [], [0, 0], sums, {}], [*same, [], [10, 10], sums, 0, {}],
+    assert ranks(function) == [[*same, [], [0, 0], sums, {"send": 1}],
+                               [*same, [], [10, 10], sums, 0, {"recv": 1}],
                                [*same, [0, 1, 2], [20, 20], sums, {}]]
 
 
