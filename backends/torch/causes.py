@@ -23,7 +23,7 @@ LOOKS = 1 << 12
 ALL_LOOKS = 1 << 22
 """So many for all messages together: some two seconds."""
 
-_BEGIN, _PASS, _END = range(3)
+_BEGIN, _END = range(2)
 
 _Cell = tuple[int, int, int]
 

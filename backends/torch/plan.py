@@ -12,7 +12,8 @@ the posts of its message stand before it, so no rank has still to do them, and w
 connection; so the message comes. :func:`.tasks.listed` moves posts forward only, which keeps this true.
 
 **Values.** A step reads before it writes. Messages land in place where nobody else has to do with that place between
-post and end; else, and where they are reduced, in a slot of staging memory. What is read at the post of a step but used
+post and end of its step; else, and where they are reduced, in a slot of staging memory. The post itself may come sooner
+(:mod:`.causes`). What is read at the post of a step but used
 later is copied first where somebody may write it meanwhile.
 """
 

@@ -1,10 +1,9 @@
 """A schedule as one Python file that needs only torch: `schedlang compile FILE --target torch`.
 
 ``turns`` puts what several streams do into one order, ``split`` takes fused operations apart, ``body`` writes the
-streams with their loops, ``early`` says whether receives may stand ready, ``head`` writes the rest of what is
-different from file to file, and ``check`` reads the steps again
-and compares. ``engine.py``, ``values.py`` and ``harness.py`` are copied in as they stand: what executes steps, and the
-test of itself, which ``trial`` gives something to compare with.
+streams with their loops, ``early`` says whether receives may stand ready, ``head`` writes the rest of what is different
+from file to file, and ``check`` reads the steps again and compares. ``engine.py``, ``values.py`` and ``harness.py`` are
+copied in as they stand: what executes steps, and the test of itself, which ``trial`` gives something to compare with.
 """
 
 from __future__ import annotations
