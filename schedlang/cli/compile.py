@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,30 +15,31 @@ if TYPE_CHECKING:
     from schedlang.ir.table import OpTable
 
 
-def _json(table: OpTable) -> str:
+def _json(table: OpTable, _: str | None) -> str:
     from schedlang.ir.json import dumps
 
     return dumps(table)
 
 
-def _source(table: OpTable) -> str:
+def _source(table: OpTable, _: str | None) -> str:
     from schedlang.lift import source
 
     return source(table)
 
 
-def _torch(table: OpTable) -> str:
+def _torch(table: OpTable, output: str | None) -> str:
     from schedlang.backends.torch.emit import source
 
-    return source(table)
+    device = output is not None and os.path.exists(output) and not os.path.isfile(output)
+    return source(table, None if output is None or device else os.path.basename(output))
 
 
-TARGETS: dict[str, tuple[str, Callable[[OpTable], str]]] = {
+TARGETS: dict[str, tuple[str, Callable[[OpTable, str | None], str]]] = {
     "json": ("the op table, for programs of your own", _json),
     "sched": ("source for this size, with loops where it is regular", _source),
     "torch": ("a Python file that needs only PyTorch", _torch),
 }
-"""The forms there are: name -> (what it is, the function that makes its text)."""
+"""The forms there are: name -> (what it is, the function that makes its text for a file; None: the standard output)."""
 
 
 @click.command()
@@ -70,6 +72,6 @@ def command(schedule: str, target: str, ranks: str | None, parameters: tuple[str
     output = output_file(output, split_name(schedule)[0])
     table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
     show(findings, err=True)
-    text = TARGETS[target][1](table)
+    text = TARGETS[target][1](table, output)
     put(text if text.endswith("\n") else text + "\n", output)
     return EXIT_CLEAN

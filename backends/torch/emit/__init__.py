@@ -28,8 +28,8 @@ RULER = "# " + "-" * 117
 _COPIED = ("engine.py", "values.py", "harness.py")
 
 
-def source(table: OpTable) -> str:
-    """The file for a schedule, which is proved right first.
+def source(table: OpTable, file: str | None = None) -> str:
+    """The file for a schedule, which is proved right first. ``file``: what it will be called; None: like its function.
 
     Raises SchedError: the findings where the schedule is not right on connections that hold no message, as those of
     NCCL and Gloo do not; SL808 where its messages have no order in which one process could exchange them.
@@ -51,7 +51,7 @@ def source(table: OpTable) -> str:
     names = Names(buffers, streams, chans)
     body = Body(table, names, turns, Tables())
     functions = [list(body.stream(s, [p for p in found.programs if p.stream == s])) for s in used]
-    head = Head(compiled, table, names, name, turns, even)
+    head = Head(compiled, table, names, name, turns, even, file)
     literals = [line for lines in body.tables.made.values() for line in lines]
     parts = [[*head.opening(), "", *head.constants()], literals, *functions, head.streams(), head.function()]
     compare(table, names, _joined([literals, *functions]), turns)

@@ -33,6 +33,11 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def printable(text: str, instead: str) -> str:
+    """A text with something instead of what would end a line, or cannot be seen."""
+    return "".join(c if c.isprintable() else instead for c in text)
+
+
 def identifier(name: str, fallback: str, taken: set[str]) -> str:
     """A Python name made of ``name`` that is not yet taken; it is from then on."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or fallback
@@ -178,7 +183,8 @@ def _source_line(where: Location | None) -> str | None:
     if where is None:
         return None
     text = where.source.line(where.line).strip() if isinstance(where, Span) else ""
-    return f"# {where.file.rsplit('/', 1)[-1]}:{where.line}" + (f"  {text}" if text else "")
+    at = f"{printable(where.file.rsplit('/', 1)[-1], '?')}:{where.line}"
+    return f"# {at}" + (f"  {printable(text, ' ')}" if text else "")
 
 
 def _first(body: tuple[Part, ...]) -> tuple[Statement, int]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from keyword import iskeyword
+from shlex import quote
 from textwrap import wrap
 
 import numpy as np
 
-from schedlang.backends.torch.emit.body import INDENT, WIDTH, Names, quoted
+from schedlang.backends.torch.emit.body import INDENT, WIDTH, Names, printable, quoted
 from schedlang.backends.torch.emit.early import receives_stand_ready
 from schedlang.backends.torch.emit.expressions import literal
 from schedlang.backends.torch.emit.lengths import mixed
@@ -47,7 +49,7 @@ _TORCHS = {"allreduce": "all_reduce", "reduce": "reduce", "broadcast": "broadcas
 @dataclass(frozen=True)
 class Head:
     """``schedule``: as it was compiled; ``table``: as its steps are written. ``name``: of the function. ``even``: it is
-    right only for sizes that make all chunks equal."""
+    right only for sizes that make all chunks equal. ``file``: what the file is called; None: like the function."""
 
     schedule: OpTable
     table: OpTable
@@ -55,6 +57,7 @@ class Head:
     name: str
     turns: bool
     even: bool
+    file: str | None = None
 
     @property
     def kind(self) -> CollectiveKind:
@@ -108,14 +111,19 @@ class Head:
             f"{t.name}: {self.kind.name} on {t.ranks} ranks, over NCCL on GPUs or Gloo on CPUs.",
             f"Written by schedlang {__version__} from {where} for ranks={t.ranks}{params}. It needs PyTorch only "
             f"(tested with {TESTED}), on any number of hosts.")
-        words += ["", f"    torchrun --nproc-per-node {t.ranks} {self.name}.py", ""]
-        words += _paragraphs(f"compares it with {self.compared_with} and prints a table of times. In a program:")
-        words += ["", f"    from {self.name} import {self.name}", f"    {self.name}({', '.join(self.given)})", ""]
+        file = self.file or f"{self.name}.py"
+        module, known = file.removesuffix(".py"), "In a program:"
+        if module == file or not module.isidentifier() or iskeyword(module):
+            module, known = self.name, f"In a program, where it has a name that can be imported, like {self.name}.py:"
+        words += ["", f"    torchrun --nproc-per-node {t.ranks} {quote(file)}", ""]
+        words += _paragraphs(f"compares it with {self.compared_with} and prints a table of times. {known}")
+        words += ["", f"    from {module} import {self.name}", f"    {self.name}({', '.join(self.given)})", ""]
         words += _paragraphs(
             f"Proved of the schedule before this was written, for {t.ranks} ranks, whatever the values and however "
             "operations interleave, where connections hold no messages: every send meets its receive, "
             f"nothing deadlocks or races, nothing is read before it is written, and {promise}. The proof is of the "
             "steps below, not of what executes them.", *self._notes())
+        words = [printable(line, "?").replace("\\", "/").replace('"""', "'''") for line in words]  # any name goes
         return ["#!/usr/bin/env python3", f'"""{words[0]}', *words[1:], '"""', "", *IMPORTS.splitlines()]
 
     def _notes(self) -> Iterator[str]:

@@ -38,6 +38,41 @@ def test_golden(name, update):
     assert text == path.read_text("utf-8")
 
 
+@pytest.mark.parametrize("file, command, module", [
+    ("mine.py", "mine.py", "mine"), ("my ring.py", "'my ring.py'", None), ("for.py", "for.py", None),
+    ("mine", "mine", None), ("a\\'\"\"\"\n.py", None, None),
+])
+def test_a_file_says_what_it_is_called(call, tmp_path, file, command, module):
+    written = tmp_path / file
+    status, _, err = call("compile", str(ROOT / "examples/allreduce/ring.sched"), "--ranks", "4", "--target", "torch",
+                          "-o", str(written))
+    text = written.read_text("utf-8")
+    doc = ast.get_docstring(ast.parse(text))
+    assert (status, err) == (0, "") and doc.count("\n    torchrun ") == 1
+    if command is not None:
+        assert f"\n    torchrun --nproc-per-node 4 {command}\n" in doc
+    assert f"\n    from {module or 'ring'} import ring\n" in doc
+    assert ("In a program:" in doc) == (module is not None)
+    assert ("like ring.py:" in " ".join(doc.split())) == (module is None)
+
+
+def test_a_file_for_the_standard_output_is_called_like_its_function(call):
+    ring = str(ROOT / "examples/allreduce/ring.sched")
+    texts = {call("compile", ring, "--ranks", "4", "--target", "torch", *more)[1] for more in ([], ["-o", "-"])}
+    (text,) = texts
+    assert text == source(table("allreduce/ring", 4))
+    assert "    torchrun --nproc-per-node 4 ring.py\n" in text and "    from ring import ring\n" in text
+
+
+@pytest.mark.parametrize("name", ['a"""b.sched', "a\\N{b.sched", "a\nb.sched", "a\rb.sched"])
+def test_a_source_may_be_called_anything(tmp_path, name):
+    path = tmp_path / name
+    path.write_text((ROOT / "examples/allreduce/ring.sched").read_text("utf-8"))
+    text = source(schedlang.load(str(path), ranks=2).table)
+    shown = "".join(c if c.isprintable() else "?" for c in name)
+    assert ast.get_docstring(ast.parse(text)) and text.count(f"# {shown}:") == 2
+
+
 def test_a_wide_ring_is_as_short_as_a_small_one():
     small, wide = (schedule_part(source(table("allreduce/ring", ranks))) for ranks in (4, 128))
     assert "\nEARLY = True\n" in small and "\nEARLY = False\n" in wide       # not looked at
