@@ -898,13 +898,14 @@ _RUNNING = (
         """
         With the back end torch each rank is a process. It starts as many as the schedule has ranks, on this machine;
         under torchrun it uses those that are there, whose number must then be the schedule's. Over NCCL each of them
-        needs a GPU of its own.
+        needs a GPU of its own. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say that it is one of several processes,
+        and which: all of them, or it cannot join the others.
 
             torchrun --nproc-per-node 4 -m schedlang run ring.sched --ranks 8 --backend torch      # 4 are not 8
         """,
         """
         Start as many processes as there are ranks. Where there are fewer GPUs than ranks, `--device cpu` runs them over
-        Gloo.
+        Gloo. Where a script has set some of the four variables, start it by torchrun, or unset RANK and WORLD_SIZE.
         """),
     _code(
         "SL812", "ranks-disagree", UNUSABLE, "The ranks do not make the same call.",

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
+_VARIABLES = ("RANK", "WORLD_SIZE", *_ADDRESS)
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,21 @@ class World:
 def found(environment: Mapping[str, str] | None = None) -> Place | None:
     """The place that torchrun's variables give this process; None where they are not there.
 
-    Raises SchedError (SL811) where they are not numbers, or there is no such rank or port.
+    One of them alone says nothing of a world, nor does an address without a rank or a number of ranks, which scripts
+    set for whatever they start. Raises SchedError (SL811) where others are there in part, they are not numbers, or
+    there is no such rank or port.
     """
     given = os.environ if environment is None else environment
-    if not all(given.get(name) for name in _VARIABLES):
+    there = [name for name in _VARIABLES if given.get(name)]
+    if len(there) < 2 or set(there) <= set(_ADDRESS):
         return None
+    if len(there) < len(_VARIABLES):
+        missing = [name for name in _VARIABLES if name not in there]
+        raise SchedError(error(
+            "SL811", f"{_listed(there)} are set, as if this process were one of several, but {_listed(missing)} "
+                     f"{'is' if len(missing) == 1 else 'are'} not",
+            help="start it by torchrun, which sets all four, or set what is missing; where it is to start the ranks "
+                 f"itself: unset {' '.join(name for name in there if name not in _ADDRESS)}"))
     try:
         rank, size, port = (int(given[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
         if not 0 <= rank < size:
@@ -54,6 +65,10 @@ def found(environment: Mapping[str, str] | None = None) -> Place | None:
     except ValueError as cause:
         raise SchedError(error("SL811", f"RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT say where this process is, but "
                                         f"{cause}", help="start it by torchrun, or unset them")) from None
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def require_size(size: int, ranks: int, name: str) -> None:

@@ -10,7 +10,7 @@ import click
 
 from schedlang.cli.common import EXIT_CLEAN, bad_option, named_dtype, one_rank_count, output_file, put, value_options
 from schedlang.cli.common import parameters as value_lists
-from schedlang.cli.executing import in_bytes, progress_bar, said_once, short_time, within_memory
+from schedlang.cli.executing import OnRanks, in_bytes, progress_bar, short_time, within_memory
 from schedlang.loading import load_table, parameters_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def command() -> None:
     """Time schedules against what they are to replace."""
 
 
-@command.command("torch")
+@command.command("torch", cls=OnRanks)
 @click.argument("schedules", metavar="[FILE[::NAME]]...", nargs=-1)
 @click.option("--ranks", metavar="N", help="How many ranks (default: those of torchrun, else 4).")
 @value_options
@@ -68,7 +68,7 @@ def against_torch(schedules: tuple[str, ...], ranks: str | None, parameters: tup
     runner = backend.on(device=device, timeout=timeout)
     place = runner.place()
     contests = []
-    with said_once(place), within_memory(), progress_bar() as progress:
+    with within_memory(), progress_bar() as progress:
         number = one_rank_count(ranks) or (4 if place is None else place.size)
         tables = sorted(_tables(schedules, number, value_lists(parameters), op, max_ops), key=_kind)
         for (_, operator, _), group in groupby(tables, key=_kind):

@@ -2,37 +2,75 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
+
+import click
 
 from schedlang.diagnostics import SchedError, error
-
-if TYPE_CHECKING:
-    from schedlang.backend import Place
 
 PATIENCE = 1.0
 """Seconds after which a run shows a progress bar."""
 GRACE = 5.0
 """Seconds that other processes of a machine leave the first to say what is wrong."""
+IN_ONE_PROCESS = (None, "numpy", "interpret")
+"""Back ends whose ranks are one process; None: the default."""
+
+
+class OnRanks(click.Command):
+    """A command that many processes may be given, a rank each. What is wrong, with its options or later, one of them on
+    each machine says, and each what only it knows."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None,
+                     **extra: Any) -> click.Context:
+        with _said_once(_backend(args) if _has_backends(self) else "torch"):
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _said_once(ctx.params.get("backend_name", "torch")):
+            return super().invoke(ctx)
+
+
+def _has_backends(command: click.Command) -> bool:
+    return any(option.name == "backend_name" for option in command.params)
+
+
+def _backend(words: Sequence[str]) -> str | None:
+    """What `--backend` has in a command line, whatever else is wrong with it."""
+    for word, following in zip(words, (*words[1:], None), strict=True):
+        if word == "--backend":
+            return following
+        if word.startswith("--backend="):
+            return word.removeprefix("--backend=")
+    return None
 
 
 @contextmanager
-def said_once(place: Place | None) -> Iterator[None]:
-    """Of many processes that do the same, one on each machine says what is wrong, and each what only it knows.
-
-    The others do not end before it: torchrun, or whoever started them, would end it before it has spoken. Those that
-    are still there after GRACE seconds speak themselves, since the first did not."""
+def _said_once(backend: str | None) -> Iterator[None]:
+    """The other ranks do not end before the first of their machine: torchrun, or whoever started them, would end it
+    before it has spoken. Those that are still there after GRACE seconds speak themselves, since the first did not."""
     from schedlang.backend import OnOneRank
 
     try:
         yield
-    except SchedError as failure:
-        if place is not None and place.local and not isinstance(failure, OnOneRank):
+    except (SchedError, click.ClickException) as failure:
+        if backend not in IN_ONE_PROCESS and not isinstance(failure, OnOneRank) and _local_rank():
             time.sleep(GRACE)
         raise
+
+
+def _local_rank() -> int:
+    """This process's rank among those of its machine, as far as the variables of torchrun say, right or wrong."""
+    if os.environ.get("WORLD_SIZE"):
+        for name in ("LOCAL_RANK", "RANK"):
+            text = os.environ.get(name, "")
+            if text.isdecimal():
+                return int(text)
+    return 0
 
 
 @contextmanager

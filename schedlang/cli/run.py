@@ -16,7 +16,7 @@ from schedlang.cli.common import (
     show,
     value_options,
 )
-from schedlang.cli.executing import in_bytes, progress_bar, said_once, short_time, within_memory
+from schedlang.cli.executing import OnRanks, in_bytes, progress_bar, short_time, within_memory
 from schedlang.diagnostics import Diagnostic, error
 from schedlang.loading import split_name
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from schedlang.running.measure import Measurement
     from schedlang.running.reference import Comparison
 
-@click.command()
+@click.command(cls=OnRanks)
 @click.argument("schedule", metavar="FILE[::NAME]")
 @click.option("--ranks", metavar="N", help="How many ranks.")
 @value_options
@@ -89,7 +89,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     place = runner.place() if isinstance(runner, Distributed) else None
     rank = None if place is None else place.rank
     this = compared = bound = None
-    with said_once(place), within_memory():
+    with within_memory():
         table, findings = load_table(schedule, ranks=ranks, texts=parameters, op=op, max_ops=max_ops)
         if not rank:
             show(findings, err=True)

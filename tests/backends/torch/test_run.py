@@ -192,17 +192,19 @@ def test_a_world_of_another_size(world):
     assert others == [first], "whoever is still there says it, too"
 
 
-def test_the_first_of_a_machine_says_it_before_torchrun_ends_it(tmp_path):
+@pytest.mark.parametrize("arguments, words", [(["--ranks", "4"], "ring is for 4 ranks, but this world has 2"),
+                                              (["--ranks", "2", "--repeat", "0"], "0 is not in the range")])
+def test_the_first_of_a_machine_says_it_before_torchrun_ends_it(tmp_path, arguments, words):
     script = tmp_path / "late.py"
     script.write_text("import os, time\n"
                       "time.sleep(1.5 * (os.environ['LOCAL_RANK'] == '0'))\n"
                       "from schedlang.cli.main import run\n"
                       "run()\n")
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                           str(script), "run", RING, "--ranks", "4", "--backend", "torch"],
+                           str(script), "run", RING, *arguments, "--backend", "torch"],
                           capture_output=True, text=True, timeout=120, check=False,
                           env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
-    assert done.returncode and done.stderr.count("ring is for 4 ranks, but this world has 2") == 1, done.stderr
+    assert done.returncode and done.stderr.count(words) == 1, done.stderr
 
 
 def refused(arguments, port, who, code):
@@ -259,9 +261,75 @@ def test_the_place_that_variables_give():
     assert (place.rank, place.size, place.local, place.local_size) == (5, 8, 5, 8)
     place = found({**world, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"})
     assert (place.local, place.local_size) == (1, 4)
-    assert all(found({k: v for k, v in world.items() if k != name}) is None for name in world)
     with pytest.raises(SchedError, match=r"SL811.*'five'"):
         found({**world, "RANK": "five"})
+
+
+@pytest.mark.parametrize("there, missing, remedy", [
+    ("RANK and WORLD_SIZE are set", "MASTER_ADDR and MASTER_PORT are not", "unset RANK WORLD_SIZE"),
+    ("RANK, WORLD_SIZE and MASTER_ADDR are set", "MASTER_PORT is not", "unset RANK WORLD_SIZE"),
+    ("WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set", "RANK is not", "unset WORLD_SIZE"),     # as for srun
+    ("RANK and MASTER_PORT are set", "WORLD_SIZE and MASTER_ADDR are not", "unset RANK"),
+])
+def test_variables_that_are_there_in_part(there, missing, remedy):
+    world = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    environment = {**{name: "" for name in world}, **{name: value for name, value in world.items() if name in there}}
+    with pytest.raises(SchedError) as raised:
+        found(environment)
+    (finding,) = raised.value.diagnostics
+    assert finding.code == "SL811"
+    assert finding.message == f"{there}, as if this process were one of several, but {missing}"
+    assert "start it by torchrun" in finding.help and finding.help.endswith(remedy)
+
+
+@pytest.mark.parametrize("names", ["", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "MASTER_ADDR MASTER_PORT"])
+def test_variables_that_say_nothing_of_a_world(names):
+    assert found({name: "1" for name in names.split()}) is None
+
+
+def test_a_world_without_an_address(call, monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "", "MASTER_PORT": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(executing.time, "sleep", (waited := []).append)
+    for arguments in (["run", RING, "--backend", "torch", "--ranks", "2"], ["bench", "torch", RING, "--ranks", "2"]):
+        status, _, err = call(*arguments)
+        assert status == 2 and err.count("error[SL811]") == 1 and "MASTER_ADDR and MASTER_PORT are not" in err
+    assert waited == [executing.GRACE] * 2
+    assert call("run", RING, "--ranks", "2")[0] == 0, "ranks in one process have no use for them"
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["run", RING, "--backend", "torch", "--size", "1", "--elements", "2"], "give one of them"),
+    (["run", RING, "--backend=torch", "--repeat", "0"], "is not in the range"),
+    (["run", RING, "--dtype", "float31", "--backend", "torch"], "float31"),
+    (["run", RING, "--backend", "torch", "--sends", "never"], "never"),
+    (["run", RING, "--backend", "torch", "--device", "tpu"], "there is no device tpu"),
+    (["run", RING, "--backend", "torch", "--no-such"], "no option --no-such"),
+    (["bench", "torch", RING, "--pairs", "1"], "is not in the range"),
+    (["bench", "torch", RING, "--sizes", "many"], "many"),
+    (["bench", "torch", RING, "--timeout", "inf"], "cannot wait inf seconds"),
+])
+@pytest.mark.parametrize("variables, waits", [
+    ({"RANK": "5", "LOCAL_RANK": "1"}, True), ({"RANK": "4", "LOCAL_RANK": "0"}, False), ({"RANK": "3"}, True),
+    ({"RANK": "x", "LOCAL_RANK": ""}, False),
+])
+def test_options_that_cannot_be_used_one_rank_of_a_machine_says(call, monkeypatch, arguments, words, variables, waits):
+    world = {"WORLD_SIZE": "8", "MASTER_ADDR": "a", "MASTER_PORT": "1", "LOCAL_RANK": ""}
+    for name, value in {**world, **variables}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(executing.time, "sleep", (waited := []).append)
+    status, out, err = call(*arguments)
+    assert (status, out) == (2, "") and words in err
+    assert waited == [executing.GRACE] * waits, "the others leave it the word"
+
+
+@pytest.mark.parametrize("arguments", [["run", RING, "--repeat", "0"], ["run", RING, "--backend", "interpret", "-p"],
+                                       ["run", RING, "--backend"], ["verify", RING, "--ranks", "0"]])
+def test_what_runs_in_one_process_leaves_nobody_the_word(call, monkeypatch, arguments):
+    for name, value in {"RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "a", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(executing.time, "sleep", lambda _: pytest.fail("it waits"))
+    assert call(*arguments)[0] == 2
 
 
 @pytest.mark.parametrize("name, value, words", [("RANK", "8", "no rank 8 of 8"), ("RANK", "-1", "no rank -1 of 8"),
