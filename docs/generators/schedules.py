@@ -58,7 +58,8 @@ def overview() -> str:
 
 def picture_case(program: Program, name: str) -> tuple[OpTable, dict[str, Any]]:
     """The table to draw and its values: of the cases of the `verify` line with a number of ranks in RANKS, and where
-    that is possible no other size of 1 and no switch but by default, the one with the fewest operations."""
+    that is possible no other size of 1, no list of one and no switch but by default, the one with the fewest
+    operations."""
     defaults = {p.name: getattr(p.default, "value", None) for p in program.root.schedules[name].params}
     best: tuple[tuple[Any, ...], OpTable, dict[str, Any]] | None = None
     for values in cases(program, name):
@@ -68,7 +69,8 @@ def picture_case(program: Program, name: str) -> tuple[OpTable, dict[str, Any]]:
                           params={k: v for k, v in values.items() if k != "ranks"})
         if table is None:
             continue
-        trivial = sum(v == 1 and defaults[k] != v for k, v in values.items() if k in defaults and isinstance(v, int))
+        trivial = sum(v == 1 and defaults[k] != v if isinstance(v, int) else len(v) == 1
+                      for k, v in values.items() if k in defaults and isinstance(v, (int, list)))
         order = (table.ranks not in RANKS, trivial, len(table) if table.ranks in RANKS else -table.ranks)
         if best is None or order < best[0]:
             best = order, table, values

@@ -109,6 +109,17 @@ def test_the_page_on_schedules_shows_each_of_them():
     assert not any(str(ROOT) in text for text in (page, *made.values())), "no path of the machine that builds it"
 
 
+@pytest.mark.parametrize("file, wanted", [
+    # Not one owner, nor one part.
+    ("allreduce/two_tier", {"ranks": 4, "host": [0, 0, 1, 1], "owners": [0, 1], "k": 4}),
+    ("broadcast/staged_chain", {"ranks": 4, "k": 2}),
+    ("allgather/pat", {"ranks": 4, "carry": 2, "inplace": False, "staged": False}),
+])
+def test_a_picture_shows_a_case_that_says_something(file, wanted):
+    (name,) = (program := load_program(str(ROOT / "examples" / f"{file}.sched"))).names
+    assert gallery.picture_case(program, name)[1] == wanted
+
+
 def test_the_language_page_names_everything():
     for name in (*COLLECTIVES, *REDUCE_OPS, *BUILTINS):
         assert re.search(rf"`[^`]*\b{name}\b[^`]*`", LANGUAGE), f"docs/language.md does not mention {name}"
