@@ -9,14 +9,16 @@ copied in as they stand: what executes steps, and the test of itself, which ``tr
 from __future__ import annotations
 
 import re
+from keyword import iskeyword
 from pathlib import Path
 
-from schedlang.backends.torch.emit.body import STARTS, VARIABLES, WIDTHS, Body, Names, identifier
+from schedlang.backends.torch.emit.body import STARTS, WIDTHS, Body, Names
 from schedlang.backends.torch.emit.check import compare
-from schedlang.backends.torch.emit.expressions import Tables
 from schedlang.backends.torch.emit.head import IMPORTS, Head
 from schedlang.backends.torch.emit.trial import trial
 from schedlang.backends.torch.emit.turns import in_turns
+from schedlang.codegen.expressions import Tables
+from schedlang.codegen.words import VARIABLES, identifier
 from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir.loops import lanes
 from schedlang.ir.table import NONE, OpTable
@@ -43,10 +45,10 @@ def source(table: OpTable, file: str | None = None) -> str:
     table, turns = in_turns(compiled)
     found = lanes(table)
     taken = _reserved()
-    buffers = {i: identifier(b.name, "buffer", taken) for i, b in enumerate(table.buffers) if b.chunks}
+    buffers = {i: identifier(b.name, "buffer", taken, iskeyword) for i, b in enumerate(table.buffers) if b.chunks}
     used = sorted({program.stream for program in found.programs})
-    name = identifier(table.name, "schedule", taken)
-    streams = {s: "steps" if len(used) == 1 else identifier(table.streams[s], "stream", taken) for s in used}
+    name = identifier(table.name, "schedule", taken, iskeyword)
+    streams = {s: "steps" if len(used) == 1 else identifier(table.streams[s], "stream", taken, iskeyword) for s in used}
     chans = {int(c): table.streams[int(c)] for c in sorted(set(table.chan[table.chan != NONE].tolist()))}
     names = Names(buffers, streams, chans)
     body = Body(table, names, turns, Tables())

@@ -6,20 +6,16 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from keyword import iskeyword
 
 import numpy as np
 
-from schedlang.backends.torch.emit.expressions import Tables, expression
+from schedlang.codegen.expressions import Tables, expression
+from schedlang.codegen.words import INDENT, VARIABLES, WIDTH, first, source_lines, variable
 from schedlang.ir.loops import Affine, Loop, Program, Statement, Step
 from schedlang.ir.loops.nests import Part
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
-from schedlang.source import Location, Span
 
-INDENT = "    "
-WIDTH = 120
-VARIABLES = "ijklmnuvwxyz"
 WIDTHS = "deh"
 """Names of powers of two that a step uses several times."""
 STARTS = ("first", "second", "third", "fourth")
@@ -31,24 +27,6 @@ _WIDTH = re.compile(r"\(\d+ (?:<<|>>) (\w+)\)")
 def quoted(text: str) -> str:
     """A string as Python has it."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def printable(text: str, instead: str) -> str:
-    """A text with something instead of what would end a line, or cannot be seen."""
-    return "".join(c if c.isprintable() else instead for c in text)
-
-
-def identifier(name: str, fallback: str, taken: set[str]) -> str:
-    """A Python name made of ``name`` that is not yet taken; it is from then on."""
-    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or fallback
-    if word[0].isdigit():
-        word = f"{fallback}_{word}"
-    made, number = word, 1
-    while made in taken or iskeyword(made):
-        number += 1
-        made = f"{word}_{number}"
-    taken.add(made)
-    return made
 
 
 @dataclass(frozen=True)
@@ -86,16 +64,15 @@ class Body:
               indent: str) -> Iterator[str]:
         for part in body:
             if isinstance(part, Loop):
-                name = _variable(len(names))
+                name = variable(len(names))
                 yield f"{indent}for {name} in range({part.count}):"
                 yield from self._body(program, part.body, [*names, name], [*counts, part.count], indent + INDENT)
             elif isinstance(part, Step):
                 yield from self._step(program, part, names, counts, indent)
 
     def _step(self, program: Program, part: Step, names: list[str], counts: list[int], indent: str) -> Iterator[str]:
-        told = dict.fromkeys(filter(None, map(_source_line, self._sites(program, part.body, len(names)))))
-        for line in told:
-            yield indent + (line if len(indent) + len(line) <= WIDTH else line[: WIDTH - len(indent) - 3] + "...")
+        for line in source_lines(self.table, program, part.body, len(names), "#", WIDTH - len(indent)):
+            yield indent + line
         ops = list(self._ops(program, part.body, names, counts))
         for name, text in zip(WIDTHS, _repeated(ops, names), strict=False):
             yield f"{indent}{name} = {text[1:-1]}"
@@ -104,9 +81,9 @@ class Body:
             yield f"{indent}{name} = {text}"
             ops = [op.replace(text, name) for op in ops]
         if self.turns:
-            first, deeper = _first(part.body)
+            leading, deeper = first(part.body)
             value = self._values(program, names + ["0"] * deeper, counts + [1] * deeper)
-            ops.append(f"turn={value(first, 'number', 'turn')}")
+            ops.append(f"turn={value(leading, 'number', 'turn')}")
         short = f"{indent}yield step({', '.join(ops)})"
         if len(ops) - self.turns <= 1 and len(short) <= WIDTH:
             yield short
@@ -122,7 +99,7 @@ class Body:
             if isinstance(part, Statement):
                 yield self._statement(program, part, names, self._values(program, names, counts))
             elif isinstance(part, Loop):
-                name = _variable(len(names))
+                name = variable(len(names))
                 inner = list(self._ops(program, part.body, [*names, name], [*counts, part.count]))
                 over = f"for {name} in range({part.count})"
                 if len(inner) == 1 and inner[0].startswith("*("):
@@ -169,32 +146,6 @@ class Body:
 
         return value
 
-    def _sites(self, program: Program, body: tuple[Part, ...], depth: int) -> Iterator[Location | None]:
-        """Where the statements of a body come from, those of its first turn on the first rank."""
-        for part in body:
-            if isinstance(part, Statement):
-                row = part.formulas["row"]([program.ranks[:1], *[np.zeros(1, np.int64)] * (depth - 1)])
-                yield self.table.origin(int(row.flat[0]))[0]
-            elif isinstance(part, Loop):
-                yield from self._sites(program, part.body, depth + 1)
-
-def _source_line(where: Location | None) -> str | None:
-    """A comment: the line of the source, and what stands there."""
-    if where is None:
-        return None
-    text = where.source.line(where.line).strip() if isinstance(where, Span) else ""
-    at = f"{printable(where.file.rsplit('/', 1)[-1], '?')}:{where.line}"
-    return f"# {at}" + (f"  {printable(text, ' ')}" if text else "")
-
-
-def _first(body: tuple[Part, ...]) -> tuple[Statement, int]:
-    """The first statement of a step, and how many loops of the step stand round it."""
-    part = body[0]
-    if isinstance(part, Statement):
-        return part, 0
-    first, deeper = _first(part.body)
-    return first, deeper + 1
-
 
 def _repeated(ops: list[str], names: list[str]) -> list[str]:
     """Powers of two that a step uses more than once, of the loops round it."""
@@ -211,10 +162,6 @@ def _starts(ops: list[str], names: list[str]) -> list[str]:
     texts = dict.fromkeys(match[1] for op in ops for match in _RANGE.finditer(op) if len(match[1]) > 10)
     inner = {*VARIABLES} - {*names}
     return [text for text in sorted(texts, key=len, reverse=True) if inner.isdisjoint(re.findall(r"\w+", text))]
-
-
-def _variable(depth: int) -> str:
-    return VARIABLES[depth - 1] if depth <= len(VARIABLES) else f"i{depth}"
 
 
 def _membership(ranks: Array, world: int) -> str | None:

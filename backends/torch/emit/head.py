@@ -11,10 +11,11 @@ from textwrap import wrap
 
 import numpy as np
 
-from schedlang.backends.torch.emit.body import INDENT, WIDTH, Names, printable, quoted
+from schedlang.backends.torch.emit.body import Names, quoted
 from schedlang.backends.torch.emit.early import receives_stand_ready
-from schedlang.backends.torch.emit.expressions import literal
 from schedlang.backends.torch.emit.lengths import mixed
+from schedlang.codegen.expressions import literal
+from schedlang.codegen.words import INDENT, WIDTH, printable
 from schedlang.ir.layout import measured
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES, CollectiveKind, Op

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from schedlang.backends.torch.emit.body import INDENT, WIDTH
-from schedlang.backends.torch.emit.expressions import literal
 from schedlang.backends.torch.emit.head import Head
+from schedlang.codegen.expressions import literal
+from schedlang.codegen.words import INDENT, WIDTH
 from schedlang.ops import REDUCE_OPS
 
 _OWN = {

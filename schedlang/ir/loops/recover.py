@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -23,14 +23,19 @@ ORIGIN = ("row", "site", "turn", "number")
 """The formulas of a statement that say where its rows come from, not what they do."""
 
 
-def lanes(table: OpTable) -> Lanes:
+def lanes(table: OpTable, more: Mapping[str, Array] | None = None, *, fixed: Sequence[Array] = (),
+          place: Array | None = None) -> Lanes:
     """The loop nests of a legal table: one program for all ranks on which a stream runs alike.
 
     Lanes are alike if their rows agree in all but chunk, count, peer, event index and origin. Within a program, steps
     that follow each other alike are a loop. Then each varying field gets an affine or modular formula in the rank and
     the loop variables if one is true of every row, and a table over those that matter if not.
+
+    ``more``: further columns (integers, one a row) that get formulas, by name. ``fixed``: columns in which all rows of
+    a statement agree. ``place``: what stands first in a step, in place of what :class:`Step` says (integers, a row
+    each; equal ones in row order).
     """
-    by_lane = _ByLane(table)
+    by_lane = _ByLane(table, more or {}, fixed, place)
     programs = tuple(by_lane.program(stream, np.array(ranks), firsts) for stream, ranks, firsts in by_lane.alike())
     return Lanes(table, len(table), programs)
 
@@ -40,11 +45,12 @@ class _ByLane:
     ``kind``: by place in that order, what a row is apart from what formulas say of it; ``opens``: by place, whether a
     step begins there; ``of``: by row, the place within its step of the receive whose value a fused send passes on."""
 
-    def __init__(self, table: OpTable) -> None:
-        self.table = table
+    def __init__(self, table: OpTable, more: Mapping[str, Array], fixed: Sequence[Array], place: Array | None) -> None:
+        self.table, self.more = table, more
         node = nodes(table)[0]
-        place = np.where(table.op == Op.SEND, 0, np.where(table.op == Op.COPY, 1, 2))
-        self.order = np.argsort(node * np.int64(3) + place, kind="stable")
+        if place is None:
+            place = np.where(table.op == Op.SEND, 0, np.where(table.op == Op.COPY, 1, 2))
+        self.order = np.lexsort((place, node))
         in_order = node[self.order]
         self.opens = np.ones(len(table), bool)
         self.opens[1:] = in_order[1:] != in_order[:-1]
@@ -67,7 +73,7 @@ class _ByLane:
             columns += [np.where(table.event == NONE, NONE, name[table.event]),
                         np.where(table.event == NONE, NONE, indices[table.event])]
         kind = np.zeros(len(table), np.int64)
-        for column in columns:
+        for column in [*columns, *fixed]:
             kind = _combined(kind, column)
         self.of = of
         self.kind = kind[self.order]
@@ -189,6 +195,7 @@ class _Build:
         formulas |= {"row": fit(rows, self.ranks), "site": formula(t.site), "turn": formula(t.turn)}
         if t.number is not None:
             formulas["number"] = formula(t.number)
+        formulas |= {name: formula(column) for name, column in by_lane.more.items()}
         of = int(by_lane.of[row])
         return Statement(op, int(t.buffer[row]), int(t.from_buffer[row]), int(t.chan[row]), None if of == NONE else of,
                          event, formulas)
