@@ -18,6 +18,7 @@ from schedlang.backend import Progress
 from schedlang.backends.numpy.moves import Plan
 from schedlang.backends.numpy.temporaries import spread
 from schedlang.ir.table import NONE, Array
+from schedlang.running.average import divide
 
 Ufunc = Callable[..., Any]
 Instruction = Callable[[], None]
@@ -216,17 +217,3 @@ class _Mover:
             np.copyto(self.array, self.tile[self.mask], casting="unsafe")
         for locations, elements in self._pairs(start):
             np.copyto(elements, locations, casting="unsafe")
-
-
-def divide(values: Array, divisor: int | Array) -> None:
-    """Divide in place by a positive number (or one a row): floats round once, integers truncate toward zero."""
-    by: Any = divisor if isinstance(divisor, int) else divisor[:, None]
-    if values.dtype.kind == "f":
-        np.divide(values, by, out=values)
-        return
-    wide = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64, copy=False)
-    by = np.asarray(by).astype(wide.dtype)
-    quotient = wide // by
-    if values.dtype.kind == "i":
-        quotient += (wide < 0) & (quotient * by != wide)
-    values[...] = quotient
