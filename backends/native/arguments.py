@@ -23,8 +23,8 @@ MOST_SLICES = (1 << 20) - 2
 
 
 class CutStruct(ctypes.Structure):
-    """``Cut``: chunk c of a buffer starts at ``table[c]``, or at ``c / parts * block + c % parts * each + min(c % parts,
-    longer)``."""
+    """``Cut``: chunk c of a buffer starts at ``table[c]``; or, where that is null, it is a part of block c / parts: a
+    block has ``block`` elements in ``parts`` parts of ``each``, the first ``longer`` of them one longer."""
 
     _fields_ = (("table", ctypes.c_void_p), ("block", ctypes.c_longlong), ("parts", ctypes.c_longlong),
                 ("each", ctypes.c_longlong), ("longer", ctypes.c_longlong))

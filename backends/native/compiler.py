@@ -24,7 +24,7 @@ HEADER = "cpu.h"
 
 KNOWN = ("g++", "clang++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-strict-aliasing", "-ffp-contract=off", "-fPIC", "-shared",
-         "-Wl,-Bsymbolic", "-pthread", "-DSCHEDLANG_CPU", "-w")
+         "-Wl,-Bsymbolic", "-pthread", "-w")
 """Without contraction: every operation rounds to its dtype. Symbols are a library's own, since each is made for another
 dtype. Sources are made by us: warnings would tell nobody."""
 

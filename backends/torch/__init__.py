@@ -14,13 +14,15 @@ from typing import Any
 
 from schedlang.backend import OnOneRank, Place, Progress
 from schedlang.backends.torch.arena import Arena
-from schedlang.backends.torch.job import Job, Run
-from schedlang.backends.torch.launch import launch
+from schedlang.backends.torch.job import Run
+from schedlang.backends.torch.leader import LEADER
 from schedlang.backends.torch.world import found, joined, require_size
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array, OpTable
 from schedlang.running.binding import Bound, bind, ends
 from schedlang.running.dtypes import accumulator, require_defined
+from schedlang.running.ranks import Job
+from schedlang.running.ranks.launch import launch
 
 TIMEOUT = 300.0
 """Seconds that a rank waits for another."""
@@ -85,11 +87,11 @@ class TorchBackend:
 
     def on_ranks(self, task: str, arguments: tuple[Any, ...], ranks: int, name: str,
                  progress: Progress | None = None) -> list[Any]:
-        """What a task (see :class:`~schedlang.backends.torch.job.Job`) returns on the ranks that schedule ``name``
+        """What a task (see :class:`~schedlang.running.ranks.Job`) returns on the ranks that schedule ``name``
         needs: on all that this process starts, or on its own in a world that it finds."""
         place = _place()
         if place is None:
-            return launch(Job(task, arguments, ranks, self.device, self.timeout), (), _of_first(progress))
+            return launch(Job(task, arguments, ranks, self.device, self.timeout, LEADER), (), _of_first(progress))
         require_size(place.size, ranks, name)
         module, _, function = task.partition(":")
         with joined(place, self.device, timedelta(seconds=self.timeout)) as world, _own_reasons():
@@ -107,7 +109,7 @@ class TorchBackend:
                 array[:] = here[name]
         run = Run(table, bound.elements, bound.dtype.name, op, accumulate, repeat)
         job = Job("schedlang.backends.torch.share:in_arena", (run, given, results), table.ranks, self.device,
-                  self.timeout)
+                  self.timeout, LEADER)
         took = launch(job, (given.number, results.number), _of_first(progress))
         return [max(turn) for turn in zip(*took, strict=True)], [results.arrays(r) for r in range(table.ranks)]
 

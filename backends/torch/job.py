@@ -1,56 +1,11 @@
-"""What ranks are asked to do, and what they answer."""
+"""What ranks are asked to do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from schedlang.diagnostics import Diagnostic
 from schedlang.ir.table import OpTable
-
-
-@dataclass(frozen=True)
-class Job:
-    """``task``: ``module:function`` that each of ``ranks`` processes calls with its World and ``arguments``.
-    ``device``: ``cpu``, ``cuda``, or None: GPUs where each rank has one. ``timeout``: seconds that one waits for
-    another."""
-
-    task: str
-    arguments: tuple[Any, ...]
-    ranks: int
-    device: str | None
-    timeout: float
-
-
-@dataclass(frozen=True)
-class Told:
-    """Something that a rank says while it works."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class Done:
-    """What the task returned."""
-
-    result: Any
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The findings that the task raised; ``bug``: instead of them the type and text of another exception."""
-
-    findings: tuple[Diagnostic, ...]
-    bug: str | None = None
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A process that ended by itself: its exit status (a signal's number below 0), and what it said last."""
-
-    status: int
-    said: str
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,17 @@ import torch
 import torch.distributed as dist
 
 from schedlang.backends.torch.arena import Arena
-from schedlang.backends.torch.job import Job
-from schedlang.backends.torch.launch import launch
+from schedlang.backends.torch.leader import LEADER
 from schedlang.diagnostics import SchedError, error
 from schedlang.running.dtypes import named
+from schedlang.running.ranks import Job
+from schedlang.running.ranks.launch import launch
 
 HERE = "tests.backends.torch.test_launch"
 
 
 def job(task, *arguments, ranks=3, device="cpu", timeout=20.0):
-    return Job(f"{HERE}:{task.__name__}", arguments, ranks, device, timeout)
+    return Job(f"{HERE}:{task.__name__}", arguments, ranks, device, timeout, LEADER)
 
 
 def gone(pids, within=10.0):
@@ -130,9 +131,9 @@ PROGRAM = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)    # who runs the tests in the background ignores it
 from {HERE} import go_on
-from schedlang.backends.torch.job import Job
-from schedlang.backends.torch.launch import launch
-launch(Job("{HERE}:wait", (go_on,), 2, "cpu", 60.0), told=lambda rank, pids: print(*pids, flush=True))
+from schedlang.running.ranks import Job
+from schedlang.running.ranks.launch import launch
+launch(Job("{HERE}:wait", (go_on,), 2, "cpu", 60.0, "{LEADER}"), told=lambda rank, pids: print(*pids, flush=True))
 """
 
 

@@ -14,14 +14,14 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from schedlang.backends.torch.job import Done, Failed, Job, Lost, Told
-from schedlang.backends.torch.leader import last_line
 from schedlang.diagnostics import Diagnostic, Note, SchedError, error
+from schedlang.running.ranks import Done, Failed, Job, Lost, Told
+from schedlang.running.ranks.lead import last_line
 
 GRACE = 2.0
 """Seconds that others have, after one has lost its peer, to say what was the matter with that."""
 
-_BEGIN = "import sys; sys.path[:] = {path!r}; from schedlang.backends.torch.leader import main; main({number})"
+_BEGIN = "import sys; sys.path[:] = {path!r}; from {module} import {function}; {function}({number})"
 
 
 def launch(job: Job, inherited: Iterable[int] = (), told: Callable[[int, Any], None] | None = None) -> list[Any]:
@@ -32,10 +32,12 @@ def launch(job: Job, inherited: Iterable[int] = (), told: Callable[[int, Any], N
     happens, no process is left when it returns; should this process end first, they end, too.
     """
     ours, theirs = Pipe()
+    module, _, function = job.leader.partition(":")
+    begin = _BEGIN.format(path=sys.path, module=module, function=function, number=theirs.fileno())
     with ours, tempfile.TemporaryFile() as said:
         leader = subprocess.Popen(
-            [sys.executable, "-c", _BEGIN.format(path=sys.path, number=theirs.fileno())],
-            pass_fds=(theirs.fileno(), *inherited), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+            [sys.executable, "-c", begin], pass_fds=(theirs.fileno(), *inherited), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=said,
             start_new_session=True)                         # which makes it a group, to be ended as a whole
         theirs.close()
         try:
@@ -75,7 +77,7 @@ def _results(pipe: Connection[Any, Any], ranks: int, told: Callable[[int, Any], 
 
 def _weight(what: Failed | Lost) -> int:
     """What is told of several failures is the one of least weight: one that only misses another rank, or does not
-    understand what torch says, follows from something else, if there is anything else."""
+    understand what has failed, follows from something else, if there is anything else."""
     if isinstance(what, Lost):
         return 0
     if what.bug is not None:
