@@ -10,9 +10,9 @@ from weakref import finalize
 import numpy as np
 
 from schedlang.backends.torch.causes import Causes
-from schedlang.backends.torch.values import Values, follow
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.running.executable import legal_order
+from schedlang.running.values import Values, follow
 from schedlang.verify.timing.connections import Matching
 
 T = TypeVar("T")
