@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from schedlang.backends.cuda.normal import Normal, normal
 
 from schedlang.backends.cuda.body import Body, Names
 from schedlang.backends.cuda.formulas import Tables, literal
 from schedlang.backends.cuda.head import Head, copied, names_of
+from schedlang.backends.cuda.normal import Normal, normal
 from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir.loops import lanes
 from schedlang.ir.table import NONE, Array, OpTable
@@ -30,16 +30,17 @@ __all__ = ["Kernel", "kernel", "source"]
 class Kernel:
     """A schedule's source, and what whoever launches it must know.
 
-    ``lanes``: int32, shape (lanes, 2): the rank and the program (a stream) of each lane. ``events``: how many flags
-    events need on a rank. ``programs``: the stream, by its number in the table, that each program is. ``buffers``:
-    names in the file of those of the normal form, by number.
+    ``lanes``: int32, shape (lanes, 2): the rank and the program (a stream) of each lane. ``programs``: the stream, by
+    its number in the table, that each program is. ``flags``: of each row of the normal form, the flag of the event that
+    it records or waits for (NONE: another row). ``cells``: how many flags each block has on a rank, all in all.
     """
 
     text: str
     normal: Normal = field(repr=False)
     lanes: Array
-    events: int
     programs: tuple[int, ...]
+    flags: Array
+    cells: int
 
 
 def source(table: OpTable, *, dtype: str = "float32", op: str | None = None) -> str:
@@ -82,7 +83,8 @@ def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Seque
              *functions, head.kernel(programs)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     where = [(r, k) for k, s in enumerate(programs) for p in nests.programs if p.stream == s for r in p.ranks.tolist()]
-    return Kernel(text, found, np.array(sorted(where), np.int32).reshape(-1, 2), events, programs)
+    cells = 2 * found.tags * table.ranks + events + max(1, len(programs))      # as FLAGS in lane.cuh
+    return Kernel(text, found, np.array(sorted(where), np.int32).reshape(-1, 2), programs, flag, cells)
 
 
 def _flags(table: OpTable) -> tuple[Array, int]:

@@ -186,8 +186,8 @@ class _Program:
         if s.op in (Op.RECORD, Op.WAIT):
             return f"{s.op.name.lower()}({value('flag')})"
         if s.op in (Op.COPY, Op.REDUCE):
-            places = f"{place(s.from_buffer, 'from_chunk')}, {place(s.buffer, 'chunk')}"
-            return f"{s.op.name.lower()}({places}, {value('count')}, {value('like')})"
+            ends = f"{place(s.from_buffer, 'from_chunk')}, {place(s.buffer, 'chunk')}"
+            return f"{s.op.name.lower()}({ends}, {value('count')}, {value('like')})"
         message = f"{value('peer')}, {value('tag')}, {value('message')}"
         if s.op is Op.SEND:
             return f"post({message})" if s.of is None else f"pass({message}, {PIECE}, {value('count')})"
