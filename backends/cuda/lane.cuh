@@ -228,10 +228,10 @@ struct Lane {
 
     // The same where the message stands at the sender where it goes to here, and is combined with what is there.
     __device__ void take(int peer, int tag, int message, int p, Place place, int count, long long like) {
-        receive<false>(peer, tag, message, p, place, place, place, count, like);
+        receive<Copy>(peer, tag, message, p, place, place, place, count, like);
     }
     __device__ void take_reduce(int peer, int tag, int message, int p, Place place, int count, long long like) {
-        receive<true>(peer, tag, message, p, place, place, place, count, like);
+        receive<Op>(peer, tag, message, p, place, place, place, count, like);
     }
 
     // Copies `count` chunks on this rank.
