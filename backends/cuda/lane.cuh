@@ -240,11 +240,12 @@ struct Lane {
     // into = into (op) from.
     __device__ void reduce(Place from, Place into, int count, long long like) { locally<Op>(from, into, count, like); }
 
-    // Waits until all sends but the last `pending` have been taken: what they read may be written from here on.
+    // Waits until all sends but the last `pending` have been taken: what they read may be written from here on. Where
+    // `pending` is less than 0, nothing has to be waited for.
     __device__ void settle(int pending) {
 #ifndef SCHEDLANG_FAULT_NO_SETTLE
         const int upto = posted - pending;
-        if (stopped || settled >= upto) return;
+        if (pending < 0 || stopped || settled >= upto) return;
         bool fine = true;
         if (threadIdx.x == 0)
             for (int k = settled; fine && k < upto; ++k) {
