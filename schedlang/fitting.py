@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,15 +18,32 @@ from schedlang.schedule import Schedule
 Given: TypeAlias = str | Path | Schedule | tuple[str | Path, Mapping[str, Any]]
 """What may be given for a schedule: a file as ``schedlang.load`` takes it, the same with parameters, or a schedule."""
 
-DEFAULTS: dict[str, str] = {
-    "allreduce": "allreduce/halving_doubling.sched", "allgather": "allgather/bruck.sched",
-    "reduce_scatter": "reduce_scatter/pairwise.sched", "broadcast": "broadcast/binomial.sched",
-    "reduce": "reduce/binomial.sched", "gather": "gather/direct.sched", "scatter": "scatter/direct.sched",
-    "alltoall": "alltoall/direct.sched", "alltoallv": "alltoallv/direct.sched",
-    "allgatherv": "allgatherv/ring.sched", "reduce_scatterv": "reduce_scatterv/ring.sched",
-    "barrier": "barrier/dissemination.sched",
+
+class Shipped(NamedTuple):
+    """A shipped schedule, for groups of at least ``ranks`` ranks, and calls of less than ``below`` bytes of the whole
+    collective (its long buffer, where it has one); None: of any size."""
+
+    file: str
+    below: int | None = None
+    ranks: int = 1
+
+
+DEFAULTS: dict[str, tuple[Shipped, ...]] = {
+    "allreduce": (Shipped("allreduce/halving_doubling.sched", 256 << 10, 8), Shipped("allreduce/ring.sched")),
+    "allgather": (Shipped("allgather/bruck.sched", 512 << 10), Shipped("allgather/ring.sched")),
+    "reduce_scatter": (Shipped("reduce_scatter/ring.sched"),),
+    "broadcast": (Shipped("broadcast/binomial.sched", 4 << 20), Shipped("broadcast/scatter_allgather.sched")),
+    "reduce": (Shipped("reduce/binomial.sched"),),
+    "gather": (Shipped("gather/direct.sched"),),
+    "scatter": (Shipped("scatter/direct.sched"),),
+    "alltoall": (Shipped("alltoall/direct.sched"),),
+    "alltoallv": (Shipped("alltoallv/direct.sched"),),
+    "allgatherv": (Shipped("allgatherv/ring.sched"),),
+    "reduce_scatterv": (Shipped("reduce_scatterv/ring.sched"),),
+    "barrier": (Shipped("barrier/dissemination.sched"),),
 }
-"""The shipped schedule of each collective for calls that name none: each is for any number of ranks."""
+"""What serves calls that name no schedule: the first that fits, each on any number of ranks. docs/performance.md says
+which of them were measured, and where."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +57,13 @@ class Chosen:
     relays: bool
 
 
-def choose(given: Given | None, wanted: Collective, ranks: int, *, verify: bool = True) -> Chosen:
+def default(collective: str, ranks: int, size: int) -> str:
+    """The shipped schedule for a call of ``size`` bytes that names none."""
+    file = next(s.file for s in DEFAULTS[collective] if ranks >= s.ranks and (s.below is None or size < s.below))
+    return f"schedlang:{file}"
+
+
+def choose(given: Given, wanted: Collective, ranks: int, *, verify: bool = True) -> Chosen:
     """The schedule for a collective of ``ranks`` ranks.
 
     Of ``wanted`` name, root and counts matter. A parameter `root` of a file has the call's root, the parameter of a
@@ -49,8 +72,6 @@ def choose(given: Given | None, wanted: Collective, ranks: int, *, verify: bool 
     Raises SchedError: what is wrong with the file, SL816 where the schedule is for something else, and with ``verify``
     the findings where it is not right.
     """
-    if given is None:
-        given = f"schedlang:{DEFAULTS[wanted.name]}"
     schedule = given if isinstance(given, Schedule) else Schedule(_loaded(given, wanted, ranks))
     _require_fit(schedule.table, wanted, ranks)
     if verify:

@@ -135,5 +135,5 @@ def _reverse(table: OpTable, transposed: str) -> OpTable:
         found = failure.diagnostics[0]
         raise SchedError(replace(
             found, message=f"no gradient goes back through {table.name}: {found.message}",
-            help=f'name a schedule for the way back, such as backward="schedlang:{DEFAULTS[transposed]}", '
+            help=f'name a schedule for the way back, such as backward="schedlang:{DEFAULTS[transposed][-1].file}", '
                  "or give it a tensor that needs no gradient: x.detach()")) from None

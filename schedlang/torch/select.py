@@ -20,7 +20,7 @@ class Rule:
     """Calls of a collective (a key of ``ops.COLLECTIVES``) go by ``schedule``; None: to the inner backend.
 
     ``least``, ``below``: for so many bytes, of the whole collective: of its long buffer, where it has one. ``ranks``:
-    only in groups of so many ranks.
+    only in groups of so many ranks; ``least_ranks``: of so many or more.
     """
 
     collective: str
@@ -28,6 +28,7 @@ class Rule:
     least: int = 0
     below: int | None = None
     ranks: int | None = None
+    least_ranks: int = 1
 
     def __post_init__(self) -> None:
         if self.collective not in COLLECTIVES:
@@ -38,11 +39,12 @@ class Rule:
     def fits(self, collective: str, size: int, ranks: int) -> bool:
         """Whether it is for such a call."""
         return (self.collective == collective and self.least <= size and (self.below is None or size < self.below)
-                and self.ranks in (None, ranks))
+                and self.ranks in (None, ranks) and ranks >= self.least_ranks)
 
     def __str__(self) -> str:
         sizes = "" if not self.least and self.below is None else f", {self.least}..{self.below or ''} bytes"
-        ranks = "" if self.ranks is None else f", {self.ranks} ranks"
+        ranks = f", at least {self.least_ranks} ranks" if self.least_ranks > 1 else ""
+        ranks = ranks if self.ranks is None else f", {self.ranks} ranks"
         return f"{self.collective}{sizes}{ranks}: {named(self.schedule) if self.schedule else 'the inner backend'}"
 
 
@@ -56,7 +58,8 @@ def named(given: Given) -> str:
 
 
 def _default() -> tuple[Rule, ...]:
-    return tuple(Rule(name, f"schedlang:{file}") for name, file in DEFAULTS.items())
+    return tuple(Rule(name, f"schedlang:{some.file}", below=some.below, least_ranks=some.ranks)
+                 for name, shipped in DEFAULTS.items() for some in shipped)
 
 
 @dataclass

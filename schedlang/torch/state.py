@@ -24,7 +24,7 @@ from schedlang.backends.torch.handshake import Handshake
 from schedlang.backends.torch.header import Header
 from schedlang.backends.torch.wire import AnyWire, NcclWire, wire_of
 from schedlang.diagnostics import Note, SchedError, error
-from schedlang.fitting import Chosen, Given, choose, with_counts
+from schedlang.fitting import Chosen, Given, choose, default, with_counts
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import NONE, Array, Collective, OpTable
 from schedlang.schedule import Schedule
@@ -224,16 +224,22 @@ class State:
 
     def _place(self, request: Request) -> tuple[dict[Any, Entry], Any]:
         """Where the entry is kept, and by which key."""
-        given, of_call = request.schedule, (request.collective, request.root, request.verify)
+        given, of_call = self._given(request), (request.collective, request.root, request.verify)
         if isinstance(given, Schedule):
             return self._schedules.setdefault(given, {}), of_call
         target, params = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         return self._files, (str(target), _key(params), of_call)
 
+    def _given(self, request: Request) -> Given:
+        """The schedule that a call names, or the shipped one for it."""
+        if request.schedule is not None:
+            return request.schedule
+        return default(request.collective, self.size, (request.elements or 0) * request.dtype.itemsize)
+
     def _made(self, request: Request, counts: Array) -> Entry:
         counted = request.sends is not None
         wanted = Collective(request.collective, root=request.root, counts=counts if counted else None)
-        chosen = choose(request.schedule, wanted, self.size, verify=request.verify)
+        chosen = choose(self._given(request), wanted, self.size, verify=request.verify)
         return Entry(chosen, (Counted if counted else Executor)(chosen.table, self.rank, self.wire))
 
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 import schedlang
 import schedlang.torch as sched
+from schedlang.fitting import DEFAULTS, default
 from schedlang.torch import Options, Rule
 
 RING = "schedlang:allreduce/ring.sched"
@@ -154,6 +155,14 @@ def test_the_table_decides_by_size_and_ranks(world):
         "all_reduce: the inner backend, gloo, 1 time"]
 
 
+@pytest.mark.parametrize("ranks, size, name", [(7, 4, "ring"), (8, 4, "halving_doubling"), (8, 1 << 18, "ring")])
+def test_the_table_by_default_decides_as_calls_without_a_schedule(ranks, size, name):
+    options = Options()
+    assert options.choose("allreduce", size, ranks) == f"schedlang:allreduce/{name}.sched"
+    for collective in DEFAULTS:
+        assert options.choose(collective, size, ranks) == default(collective, ranks, size)
+
+
 def test_rules_that_make_no_sense():
     with pytest.raises(ValueError, match="there is no collective all_reduce: choose one of allreduce, "):
         Rule("all_reduce", RING)
@@ -162,6 +171,7 @@ def test_rules_that_make_no_sense():
     with pytest.raises(ValueError, match="inner must be one of gloo, nccl, not 'mpi'"):
         Options(inner="mpi")
     assert str(Rule("allreduce", (RING, {"channels": 2}), ranks=4)) == f"allreduce, 4 ranks: {RING} with channels=2"
+    assert str(Rule("allreduce", RING, 8, least_ranks=4)) == f"allreduce, 8.. bytes, at least 4 ranks: {RING}"
 
 
 def other_options() -> list[str]:
@@ -209,14 +219,20 @@ def profiled() -> list[str]:
     with schedlang_world() as ours, profile(activities=[ProfilerActivity.CPU]) as seen:
         dist.all_reduce(torch.ones(8), group=ours)
         dist.all_reduce(torch.ones(16), group=ours, async_op=True).wait()
+        for n in (4, 65535):                # each way to the shipped schedule for the size
+            sched.all_gather_single(torch.zeros(2 * n), torch.ones(n))
+        dist.all_gather_single(torch.zeros(131072), torch.ones(65536), group=ours)
         sched.broadcast(torch.ones(4, dtype=torch.float64), 0, schedule="schedlang:broadcast/chain.sched")
     return sorted({event.name for event in seen.events() if event.name.startswith("schedlang::")})
 
 
 def test_the_profiler_shows_calls_with_schedule_and_size(world):
     for names in world(2).run(profiled):
-        assert names == ["schedlang::all_reduce halving_doubling() 16 float32 64 bytes 2 ranks",
-                         "schedlang::all_reduce halving_doubling() 8 float32 32 bytes 2 ranks",
+        gather = "schedlang::all_gather_single {}_all_gather(inplace=false) {} float32 {} bytes 2 ranks"
+        assert names == [gather.format("bruck", 131070, 524280), gather.format("bruck", 8, 32),
+                         gather.format("ring", 131072, 524288),
+                         "schedlang::all_reduce ring(channels=1) 16 float32 64 bytes 2 ranks",
+                         "schedlang::all_reduce ring(channels=1) 8 float32 32 bytes 2 ranks",
                          "schedlang::broadcast chain_broadcast(k=8, root=0) 4 float64 32 bytes 2 ranks"]
 
 
