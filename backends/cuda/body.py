@@ -133,9 +133,10 @@ class _Program:
                 yield from self.body(part.body, inner, indent + INDENT)
                 yield f"{indent}}}"
             elif isinstance(part, Step):
-                yield from self._step(part, at, indent)
+                yield from self._step(part, at, indent, alone=len(parts) == 1)
 
-    def _step(self, step: Step, at: Context, indent: str) -> Iterator[str]:
+    def _step(self, step: Step, at: Context, indent: str, alone: bool) -> Iterator[str]:
+        """``alone``: no other step has this one's names beside it."""
         for line in source_lines(self.table, self.program, step.body, len(at.names), "//", WIDTH - len(indent)):
             yield indent + line.rstrip("\\")            # the next line is none of the comment
         leading, deeper = first(step.body)
@@ -143,7 +144,11 @@ class _Program:
         for _ in range(deeper):
             outermost = Context((*outermost.names, "0"), (*outermost.counts, 1))
         self.said, self.given = {}, set()
-        yield from self._named(self._phase(step, leading, outermost, at, indent), at, indent)
+        lines = list(self._named(self._phase(step, leading, outermost, at, indent), at, indent))
+        if alone or not lines[0].startswith(f"{indent}const "):
+            yield from lines
+        else:
+            yield from [f"{indent}{{", *(INDENT + line for line in lines), f"{indent}}}"]
 
     def _phase(self, step: Step, leading: Statement, outermost: Context, at: Context, indent: str) -> Iterator[str]:
         """What the lane does in a step. ``outermost``: the context of ``leading``, its first statement."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from schedlang.backends.cuda.normal import Normal
-
 from schedlang.backends.cuda.body import Names
+from schedlang.backends.cuda.normal import Normal
 from schedlang.codegen.words import INDENT, printable
 from schedlang.ir.table import OpTable
 from schedlang.ops import COLLECTIVES
@@ -65,13 +64,14 @@ class Head:
         t = self.table
         where = t.location
         file = f" from {printable(where.file.rsplit('/', 1)[-1], '?')}" if where is not None else ""
-        params = ", ".join(f"{k}={v}" for k, v in t.params.items() if isinstance(v, (int, bool)))
+        values = {"ranks": t.ranks, **{k: v for k, v in t.params.items() if isinstance(v, (int, bool))}}
+        params = ", ".join(f"{name}={value}" for name, value in values.items())
         op = f" ({self.op})" if self.op is not None else ""
         words = [
             f"{printable(t.name, '?')}: {t.collective.name}{op} of {self.dtype.name} on {t.ranks} "
             f"rank{'s' * (t.ranks != 1)}, as one CUDA kernel.",
             "",
-            f"Written by schedlang {__version__}{file}{f' for {params}' if params else ''}.",
+            f"Written by schedlang {__version__}{file} for {params}.",
             "A lane, which is a rank and a stream, has Args.blocks blocks. Each walks the whole lane for its own share",
             "of every chunk, with flags of its own. Receivers read messages where they stand, in the memory of the",
             "sender: a send is a flag that says so, and another flag tells the sender that its memory is free again.",
