@@ -63,14 +63,21 @@ class Taken:
         kept = ~gone
         new = np.array(rows, np.int64).reshape(-1, len(fields(self)))
         columns = [np.concatenate([getattr(self, f.name)[kept], new[:, k]]) for k, f in enumerate(fields(self))]
-        order = np.lexsort((columns[1], columns[0]))
-        return Taken(*(c[order] for c in columns))
+        return Taken(*columns).taken(np.lexsort((columns[1], columns[0])))
+
+    def taken(self, rows: Array) -> Taken:
+        """Some of the rows, in some order."""
+        return Taken(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
 def hazardous(table: OpTable, node: Array) -> Array:
     """The rows of steps that must be looked at one by one (bool, a row each). ``node``: a number for each step of each
-    lane."""
+    lane. The messages of a barrier have no elements: nothing there is in the way."""
     op = table.op
+    if table.collective.name == "barrier":
+        lost = np.zeros(int(node.max(initial=-1)) + 1, bool)
+        lost[node[(table.buffer == NONE) & ((op == Op.RECV) | (op == Op.REDUCE_RECV))]] = True
+        return np.asarray(lost[node])
     local = (op == Op.COPY) | (op == Op.REDUCE)
     receives = (op == Op.RECV) | (op == Op.REDUCE_RECV)
     apart = (op == Op.REDUCE_RECV) & ((table.from_buffer != table.buffer) | (table.from_chunk != table.chunk))

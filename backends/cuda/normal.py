@@ -23,9 +23,9 @@ Flags order the same and more: the posts of a step come after all that earlier s
 What the table does not know of is that messages are read where they stand until they are taken, perhaps long after
 their step. So
 
-* of the same lane, a phase that writes the place of an earlier send settles that first (:func:`.settle.before`);
+* of the same lane, a phase that writes the place of an earlier send settles that first (:meth:`.settle.Sends.before`);
 * a send whose place another lane writes later is settled at the end of its own step, before anything that comes after
-  this step (:func:`.settle.after`). Which of the two comes first can be read off one execution, as it is so in all;
+  this step (:meth:`.settle.Sends.after`). Which of the two comes first can be read off one execution: it is so in all;
 * in one step, what is read is kept elsewhere before it is written (:mod:`.hazards`): a step reads first;
 * at the end of the kernel a lane settles everything.
 
@@ -41,7 +41,7 @@ import numpy as np
 
 from schedlang.backends.cuda.classes import Classes, classes, like
 from schedlang.backends.cuda.hazards import LOCALS, SENDS, Apart, Taken, hazardous
-from schedlang.backends.cuda.settle import after, before, send_order, written_later
+from schedlang.backends.cuda.settle import Sends, written_later
 from schedlang.backends.cuda.tags import Messages, tags
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import DTYPES, NONE, Array, Buffer, OpTable
@@ -57,7 +57,8 @@ AHEAD = 16
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """A table whose steps are phases, and further columns (int64, a row each, NONE where they mean nothing).
+    """A table whose steps are phases, and further columns (int64, a row each, NONE where they mean nothing). Rows stand
+    lane by lane in the order of execution.
 
     ``message``: which one a send or receive is of its source, destination and ``tag``. ``their_buffer``,
     ``their_chunk``: of a receive, where the message stands at the sender. ``like``: the length class of the first chunk
@@ -157,71 +158,74 @@ class _Split:
 
 
 class _Normal:
-    """A normal form in the making."""
+    """A normal form in the making: its rows, in the order of execution, and of each its ``phase``, numbered through
+    lane by lane, its ``lane`` and its ``node``, the step that it comes from (int64)."""
 
     def __init__(self, split: _Split) -> None:
-        self.split = split
+        self.split, self.table = split, split.table
         part = split.moments()
-        self.rows = Taken.plain(split.table, part, split.like)
-        self.need: dict[int, int] = {}
+        rows = Taken.plain(split.table, part, split.like)
+        need: dict[int, int] = {}
         bad = hazardous(split.table, split.node)
         if bad.any():
             apart = Apart(split.table, part, split.like)
             where = np.flatnonzero(bad)
             where = where[np.argsort(split.node[where], kind="stable")]
-            for rows in np.split(where, np.flatnonzero(np.diff(split.node[where])) + 1):
-                apart.step(rows.tolist())
-            self.rows = self.rows.replaced(bad, apart.rows)
-            self.need = dict(apart.need)
+            for step in np.split(where, np.flatnonzero(np.diff(split.node[where])) + 1):
+                apart.step(step.tolist())
+            rows, need = rows.replaced(bad, apart.rows), apart.need
+        base = np.zeros(max(1, len(self.table.streams)), np.int64)
+        base[list(need)] = list(need.values())
+        self.staging = int(base.sum())
+        self.base = np.cumsum(base) - base
+        phase, step = _phases(rows.part, rows.op, split.node[rows.was], split.lane[rows.was])
+        turn = np.select([rows.op >= Op.COPY, rows.op != Op.SEND, rows.of != NONE], [3, 1, 2], 0)
+        order = np.lexsort((turn, phase))
+        self.rows, self.phase, self.step = rows.taken(order), phase[order], step[order]
+        self.node, self.lane = split.node[self.rows.was], split.lane[self.rows.was]
 
     def made(self) -> Normal:
         """The normal form."""
-        s, t, rows = self.split, self.split.table, self.rows
-        staging = len(t.buffers)
-        base = np.zeros(max(1, len(t.streams)), np.int64)
-        base[list(self.need)] = list(self.need.values())
-        total = int(base.sum())
-        base = np.cumsum(base) - base
-        stream = t.stream[rows.was]
-        chunk = np.where(rows.buffer == staging, rows.chunk + base[stream], rows.chunk)
-        from_chunk = np.where(rows.from_buffer == staging, rows.from_chunk + base[stream], rows.from_chunk)
-        node, lane = s.node[rows.was], s.lane[rows.was]
-        phase, step = _phases(rows.part, rows.op, node, lane)
-        of = np.full(len(rows.was), NONE, np.int64)
-        fused = np.flatnonzero(rows.of != NONE)
+        s, rows, phase = self.split, self.rows, self.phase
         receives = np.flatnonzero((rows.op == Op.RECV) | (rows.op == Op.REDUCE_RECV))
         sends = np.flatnonzero(rows.op == Op.SEND)
-        here = np.full(len(t), NONE, np.int64)          # per row of the table: its transfer
+        here = np.full(len(self.table), NONE, np.int64)         # per row of the table: its transfer
         here[rows.was[receives]], here[rows.was[sends]] = receives, sends
-        of[fused] = here[rows.of[fused]]
-        columns = t.take(rows.was)
-        local = rows.op >= Op.COPY
-        changed = {"op": rows.op, "step": step, "buffer": rows.buffer, "chunk": chunk, "count": rows.count,
-                   "from_buffer": rows.from_buffer, "from_chunk": from_chunk, "of": of,
-                   "peer": np.where(local, NONE, columns["peer"]), "chan": np.where(local, NONE, columns["chan"])}
-        columns |= {name: column.astype(DTYPES[name]) for name, column in changed.items()}
-        buffers = (*t.buffers, Buffer(_unused("staging", t), total)) if total else t.buffers
-        table = t.with_columns(**{**columns, "number": None}, buffers=buffers)
         partner = np.full(len(rows.was), NONE, np.int64)
         partner[receives] = here[s.partner[rows.was[receives]]]
-        posts = send_order(table, phase)
-        settled = before(table, phase, lane, posts)
-        shared = written_later(t, s.lane, s.posted, s.done)[rows.was] & (rows.buffer != staging)
-        ended = after(table, phase, lane, posts, node, shared)
-        rounds = np.zeros(len(settled), np.int64)
+        table = self._table(np.where(rows.of == NONE, NONE, here[rows.of]))
+        tag, message = self._messages(table, receives, partner[receives])
+        under_way = Sends(table, phase, self.lane)
+        shared = written_later(self.table, s.lane, s.posted, s.done)[rows.was] & (rows.buffer < len(self.table.buffers))
+        rounds = np.zeros(under_way.phases, np.int64)
         np.maximum.at(rounds, phase[receives], rows.count[receives])
-        tag, message = self._messages(table, receives, partner[receives], phase, lane)
         there = partner != NONE
-        per_step = np.bincount(node[posts]).max(initial=0)
+        per_step = np.bincount(self.node[sends]).max(initial=0)
         return Normal(
-            table, message, tag, np.where(there, rows.buffer[partner], NONE), np.where(there, chunk[partner], NONE),
-            rows.like, settled[phase], ended[phase], rounds[phase], int(tag.max(initial=0)) + 1,
-            int(message.max(initial=0)) + 1, int(per_step) + AHEAD, total)
+            table, message, tag, their_buffer=np.where(there, rows.buffer[partner], NONE),
+            their_chunk=np.where(there, table.chunk[partner], NONE).astype(np.int64), like=rows.like,
+            before=under_way.before()[phase], after=under_way.after(self.node, shared)[phase], rounds=rounds[phase],
+            tags=int(tag.max(initial=0)) + 1, messages=int(message.max(initial=0)) + 1,
+            queue=int(per_step) + AHEAD, staging=self.staging)
 
-    def _messages(self, table: OpTable, receives: Array, sends: Array, phase: Array,
-                  lane: Array) -> tuple[Array, Array]:
-        """Tag and message of each row."""
-        s, was = self.split, self.rows.was
+    def _table(self, of: Array) -> OpTable:
+        """The table of the rows. ``of``: as its column."""
+        t, rows = self.table, self.rows
+        columns = t.take(rows.was)
+        local, base = rows.op >= Op.COPY, self.base[columns["stream"]]
+        changed = {
+            "op": rows.op, "step": self.step, "buffer": rows.buffer, "count": rows.count, "of": of,
+            "chunk": np.where(rows.buffer == len(t.buffers), base + rows.chunk, rows.chunk),
+            "from_buffer": rows.from_buffer,
+            "from_chunk": np.where(rows.from_buffer == len(t.buffers), base + rows.from_chunk, rows.from_chunk),
+            "peer": np.where(local, NONE, columns["peer"]), "chan": np.where(local, NONE, columns["chan"])}
+        columns |= {name: column.astype(DTYPES[name]) for name, column in changed.items()}
+        buffers = (*t.buffers, Buffer(_unused("staging", t), self.staging)) if self.staging else t.buffers
+        return t.with_columns(**{**columns, "number": None}, buffers=buffers)
+
+    def _messages(self, table: OpTable, receives: Array, sends: Array) -> tuple[Array, Array]:
+        """Tag and message of each row; ``sends``: those that go with ``receives``."""
+        s, was, phase, lane = self.split, self.rows.was, self.phase, self.lane
         order = np.lexsort((was[sends], s.place[was[sends]], s.connection[was[sends]]))
         sends, receives = sends[order], receives[order]
         messages = Messages(
