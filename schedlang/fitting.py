@@ -73,7 +73,7 @@ def choose(given: Given, wanted: Collective, ranks: int, *, verify: bool = True)
     the findings where it is not right.
     """
     schedule = given if isinstance(given, Schedule) else Schedule(_loaded(given, wanted, ranks))
-    _require_fit(schedule.table, wanted, ranks)
+    require_fit(schedule.table, wanted, ranks)
     if verify:
         schedule.require_right()
     table = schedule.table
@@ -101,7 +101,8 @@ def _loaded(given: Any, wanted: Collective, ranks: int) -> OpTable:
     return load_table(target, ranks=None if "ranks" in params else ranks, params=params)[0]
 
 
-def _require_fit(table: OpTable, wanted: Collective, ranks: int) -> None:
+def require_fit(table: OpTable, wanted: Collective, ranks: int) -> None:
+    """Raises SchedError (SL816) where a schedule is not for ``wanted`` (name and root), or not for ``ranks`` ranks."""
     has = table.collective
     if has.name != wanted.name:
         raise _unfit(table, f"is for {has.name}, not for {wanted.name}", f"choose a schedule for {wanted.name}")

@@ -20,12 +20,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from schedlang.fitting import Given
+from schedlang.fitting import Given, require_fit
 from schedlang.ir.reverse import reverse
+from schedlang.ir.table import Collective
+from schedlang.ops import COLLECTIVES
 from schedlang.schedule import Schedule
 from schedlang.torch import checks
 from schedlang.torch.graphs import outside_graphs
-from schedlang.torch.maps import LINEAR, Map
+from schedlang.torch.maps import LINEAR, TRANSPOSE, Map
 from schedlang.torch.state import noting_refusals
 
 
@@ -191,7 +193,18 @@ class _Stacked(torch.autograd.Function):        # type: ignore[misc]
 
 def stacked(x: torch.Tensor, schedule: Schedule, *, backward: Schedule | None = None) -> torch.Tensor:
     """A collective of all ranks in this one process: ``x[r]`` is what rank r brings, ``result[r]`` what it gets, zeros
-    where it gets nothing. The same values as across processes, and the same gradients, without a process group."""
+    where it gets nothing. The same values as across processes, and the same gradients, without a process group.
+
+    Raises SchedError: SL801 where ``x`` does not fit the schedule, SL816 where ``backward`` is not for the way
+    back, and SL211 where there is none."""
+    for what, one in (("schedule", schedule), ("backward", schedule if backward is None else backward)):
+        if not isinstance(one, Schedule):
+            raise TypeError(f"{what} must be a schedlang.Schedule, not {type(one).__name__}: "
+                            f"schedlang.load(FILE, ranks={len(x)}) makes one")
+    transposed = TRANSPOSE.get(schedule.collective.name)
+    if backward is not None and transposed is not None:
+        root = schedule.collective.root if COLLECTIVES[transposed].rooted else None
+        require_fit(backward.table, Collective(transposed, root=root), schedule.ranks)
     op = schedule.collective.op
     if op is not None and op not in LINEAR:
         return _NotLinear.apply(x, functools.partial(_results, schedule), f"{schedule.collective.name} with {op}")

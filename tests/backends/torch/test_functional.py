@@ -51,6 +51,29 @@ def test_the_way_back_can_be_named_with_the_ranks_stacked():
     assert x.grad is not None and x.grad.tolist() == [[2.0] * 3] * 2
 
 
+def test_what_cannot_be_used_with_the_ranks_stacked():
+    there = schedlang.load("schedlang:allgather/ring.sched", ranks=2)
+    x = values(2, 3)
+    words = r"must be a schedlang.Schedule, not str: schedlang.load\(FILE, ranks=2\) makes one"
+    with pytest.raises(TypeError, match=f"schedule {words}"):
+        functional.stacked(x, "schedlang:allgather/ring.sched")
+    with pytest.raises(TypeError, match=f"backward {words}"):
+        functional.stacked(x, there, backward="schedlang:reduce_scatter/ring.sched")
+    with pytest.raises(SchedError, match=r"SL801.*ring_all_gather has 2 ranks, but there are inputs for 3"):
+        functional.stacked(values(3, 3), there)
+    for name, ranks, why in (("allreduce/ring", 2, "is for allreduce, not for reduce_scatter"),
+                             ("reduce_scatter/ring", 3, "is for 3 ranks, but the group has 2")):
+        other = schedlang.load(f"schedlang:{name}.sched", ranks=ranks)
+        with pytest.raises(SchedError, match=f"SL816.*{why}"):
+            functional.stacked(x, there, backward=other)
+    there = schedlang.load("schedlang:broadcast/binomial.sched", ranks=2, root=1)
+    back = [schedlang.load("schedlang:reduce/direct.sched", ranks=2, root=root) for root in (0, 1)]
+    with pytest.raises(SchedError, match=r"SL816.*has root 0, but the call's is rank 1"):
+        functional.stacked(x, there, backward=back[0])
+    functional.stacked(x, there, backward=back[1]).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[0.0] * 3, [2.0] * 3]
+
+
 @pytest.mark.parametrize("op", ["max", "min", "prod"])
 def test_what_is_not_linear_has_no_gradient_with_the_ranks_stacked(op):
     schedule = schedlang.load("schedlang:allreduce/ring.sched", ranks=2).with_op(op)
