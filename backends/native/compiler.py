@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from schedlang.backends.cuda import kept
 from schedlang.diagnostics import Note, SchedError, error
 
 HERE = Path(__file__).parent
@@ -37,9 +38,8 @@ THREAD_SANITIZER = ("-fsanitize=thread", "-g", "-O1")
 KEPT_BYTES = 256 << 20
 """How much the libraries on disk may take together; the one used longest ago goes first."""
 
-_SEAL = b"schedlang library "
-"""What stands at the end of a library on disk, followed by the digest of all before: the loader does not mind, and
-what is cut off or changed is not loaded."""
+FOLDER = "native"
+"""Where they are kept, among what schedlang keeps."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,8 @@ def load(source: str, *, flags: Sequence[str] = ()) -> ctypes.CDLL:
     Raises SchedError: SL804 where there is no compiler, or it cannot compile that.
     """
     compiler = find()
-    folder = _folder()
-    path = folder / f"{_key(compiler, source, flags)}.so"
-    if _whole(path):
+    path = kept.folder(FOLDER) / f"{_key(compiler, source, flags)}.so"
+    if kept.whole(path) is not None:
         with suppress(OSError):     # another process forgot it just now, or it is for a system that is no more
             os.utime(path)
             return ctypes.CDLL(str(path))
@@ -98,7 +97,7 @@ def load(source: str, *, flags: Sequence[str] = ()) -> ctypes.CDLL:
     except OSError as cause:
         raise SchedError(error("SL804", f"what {compiler.command[0]} makes cannot be loaded: {cause}",
                                help="see whether it compiles for this system; CXX names another compiler")) from None
-    _trim(folder, path)
+    kept.trim(path, KEPT_BYTES)
     return loaded
 
 
@@ -124,39 +123,6 @@ def _processor() -> str:
     return " ".join([platform.machine(), *told])
 
 
-def _folder() -> Path:
-    """Where libraries are kept: a folder of this user's alone, or else one for this process."""
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    folder = (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "schedlang" / "native"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
-        if state.st_uid == os.geteuid() and not state.st_mode & 0o022 and os.access(folder, os.W_OK | os.X_OK):
-            return folder           # what others could write to, we do not load
-    except (OSError, RuntimeError):                         # RuntimeError: there is no home
-        pass
-    return Path(_own_folder().name)
-
-
-@functools.cache
-def _own_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="schedlang-")
-
-
-def _whole(path: Path) -> bool:
-    """Whether a library is there, as it was written."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return False
-    head = len(data) - len(_seal(b""))
-    return head > 0 and data[head:] == _seal(data[:head])
-
-
-def _seal(data: bytes) -> bytes:
-    return _SEAL + hashlib.blake2b(data, digest_size=32).digest()
-
-
 def _compile(compiler: Compiler, source: str, flags: Sequence[str], path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as folder:
         text, made = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
@@ -167,8 +133,7 @@ def _compile(compiler: Compiler, source: str, flags: Sequence[str], path: Path) 
                               stdin=subprocess.DEVNULL)
         if done.returncode or not made.exists():
             raise _refused(compiler, command, done.returncode, done.stderr)
-        data = made.read_bytes()
-        made.write_bytes(data + _seal(data))
+        made.write_bytes(kept.sealed(made.read_bytes()))
         made.replace(path)          # a whole file or none; two processes that make the same do not mind
 
 
@@ -181,17 +146,3 @@ def _refused(compiler: Compiler, command: Sequence[str], status: int, said: str)
         notes=(Note(f"it says: {first}"),) if first else (),
         help=f"g++ 9 and clang++ 10 and later should do (this one says: {compiler.version.splitlines()[0]}); CXX "
              "names another"))
-
-
-def _trim(folder: Path, newest: Path) -> None:
-    """Forget what was used longest ago."""
-    found = []
-    for path in folder.glob("*.so"):
-        with suppress(OSError):                             # another process forgets, too
-            state = path.stat()
-            found.append((state.st_mtime, state.st_size, path))
-    total = 0
-    for _, size, path in sorted(found, reverse=True):
-        total += size
-        if total > KEPT_BYTES and path != newest:
-            path.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from schedlang.backends.cuda import kept
 from schedlang.backends.native import compiler
 from schedlang.diagnostics import SchedError
 
@@ -65,12 +66,12 @@ def test_damaged_libraries_are_made_anew(damage, cache, compiled):
     path.write_bytes({"cut": data[: len(data) // 2], "empty": b"", "flip": data, "unsealed": data[:-100]}[damage])
     compiler.load(SOURCE)
     assert len(compiled) == 2
-    assert compiler._whole(path)
+    assert kept.whole(path)
 
 
 def test_a_whole_file_that_the_loader_refuses_is_made_anew(cache, compiled):
-    path = compiler._folder() / f"{compiler._key(compiler.find(), SOURCE, ())}.so"
-    path.write_bytes(b"of another system" + compiler._seal(b"of another system"))
+    path = kept.folder(compiler.FOLDER) / f"{compiler._key(compiler.find(), SOURCE, ())}.so"
+    path.write_bytes(kept.sealed(b"of another system"))
     assert compiler.load(SOURCE).answer() == 42
     assert len(compiled) == 1
 
@@ -100,7 +101,7 @@ def test_no_home(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     (tmp_path / "file").write_text("")
-    folder = compiler._folder()
+    folder = kept.folder(compiler.FOLDER)
     assert folder.is_dir() and Path(folder).stat().st_mode & 0o077 == 0
 
 
