@@ -21,7 +21,9 @@ from schedlang.ops import Op
 SNAPSHOT, SENDS, LOCALS = -3, -2, -1
 """Parts of a step that are no moments: before all else; with what is received first; and with what is received last."""
 
-_OWN = ("op", "buffer", "chunk", "count", "from_buffer", "from_chunk", "of")
+OWN = ("op", "buffer", "chunk", "count", "from_buffer", "from_chunk", "of")
+"""The columns of a table that rows of a normal form have for themselves."""
+
 _RECEIVES = (Op.RECV, Op.REDUCE_RECV)
 
 Cell = tuple[int, int]
@@ -55,14 +57,13 @@ class Taken:
     def plain(cls, table: OpTable, part: Array, like: Array) -> Taken:
         """The rows of a table as they stand."""
         rows = np.arange(len(table), dtype=np.int64)
-        columns = {name: getattr(table, name).astype(np.int64) for name in _OWN}
+        columns = {name: getattr(table, name).astype(np.int64) for name in OWN}
         return cls(was=rows, turn=np.zeros(len(table), np.int64), part=part, like=like, **columns)
 
-    def replaced(self, gone: Array, rows: list[tuple[int, ...]]) -> Taken:
-        """With ``rows``, in the order of the fields, in place of those that are ``gone`` (bool); sorted."""
-        kept = ~gone
-        new = np.array(rows, np.int64).reshape(-1, len(fields(self)))
-        columns = [np.concatenate([getattr(self, f.name)[kept], new[:, k]]) for k, f in enumerate(fields(self))]
+    def replaced(self, gone: Array, rows: Array) -> Taken:
+        """With ``rows``, columns in the order of the fields, in place of those that are ``gone`` (bool); sorted."""
+        old = (getattr(self, f.name)[~gone] for f in fields(self))
+        columns = [np.concatenate(pair) for pair in zip(old, rows, strict=True)]
         return Taken(*columns).taken(np.lexsort((columns[1], columns[0])))
 
     def taken(self, rows: Array) -> Taken:
@@ -116,21 +117,51 @@ def spread(first: Array, count: Array) -> tuple[Array, Array]:
 
 
 class Apart:
-    """Takes steps apart. ``rows``: what becomes of them; ``need``: how many chunks of staging memory a stream needs."""
+    """Takes steps apart, one call of :meth:`step` each, lane by lane and step by step.
+
+    Each stream has its own part of staging memory; where lanes send from it in several steps, two that steps use in
+    turn: so what a step keeps need not wait until what the step before has kept is taken.
+    """
 
     def __init__(self, table: OpTable, part: Array, like: Array) -> None:
         self.table, self.part, self.like = table, part, like
         self.staging = len(table.buffers)
-        self.rows: list[tuple[int, ...]] = []
-        self.need: defaultdict[int, int] = defaultdict(int)
+        self._rows: list[tuple[int, ...]] = []
+        self._odd: list[bool] = []                          # per row
+        self._lane = (NONE, NONE)
+        self._steps = self._posting = 0                     # of this lane: which use staging memory, and send from it
+        self._need: defaultdict[int, int] = defaultdict(int)
+        self._turns: defaultdict[int, int] = defaultdict(lambda: 1)
 
     def step(self, rows: list[int]) -> None:
-        """The rows, rising, of one step of one lane. Places in staging memory count from the start of the stream's
-        part of it."""
-        made = _Step(self, rows)
-        self.rows += made.taken()
+        """The rows, rising, of one step of one lane."""
         stream = int(self.table.stream[rows[0]])
-        self.need[stream] = max(self.need[stream], made.used)
+        lane = int(self.table.rank[rows[0]]), stream
+        if lane != self._lane:
+            self._lane, self._steps, self._posting = lane, 0, 0
+        made = _Step(self, rows)
+        taken = list(made.taken())
+        self._rows += taken
+        self._odd += [self._steps % 2 > 0] * len(taken)
+        self._steps += made.used > 0
+        self._posting += any(row[3] == Op.SEND and row[4] == self.staging for row in taken)
+        self._need[stream] = max(self._need[stream], made.used)
+        if self._posting > 1:
+            self._turns[stream] = 2
+
+    def finish(self) -> tuple[Array, int]:
+        """The rows that all steps become, as columns in the order of the fields of :class:`Taken`, and how many chunks
+        of staging memory they need."""
+        rows = np.array(self._rows, np.int64).reshape(-1, len(fields(Taken))).T
+        streams = max(1, len(self.table.streams))
+        need = np.array([self._need[s] for s in range(streams)])
+        turns = np.array([self._turns[s] for s in range(streams)])
+        base = np.cumsum(need * turns) - need * turns
+        stream = self.table.stream[rows[0]]
+        at = base[stream] + np.array(self._odd, bool) * (need * (turns - 1))[stream]
+        for buffer, chunk in ((4, 5), (7, 8)):
+            rows[chunk] += np.where(rows[buffer] == self.staging, at, 0)
+        return rows, int((need * turns).sum())
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedlang.backends.cuda.classes import Classes, classes, like
-from schedlang.backends.cuda.hazards import LOCALS, SENDS, Apart, Taken, hazardous
+from schedlang.backends.cuda.hazards import LOCALS, OWN, SENDS, Apart, Taken, hazardous
 from schedlang.backends.cuda.settle import Sends, written_later
 from schedlang.backends.cuda.tags import Messages, tags
 from schedlang.diagnostics import SchedError, error
@@ -165,7 +165,7 @@ class _Normal:
         self.split, self.table = split, split.table
         part = split.moments()
         rows = Taken.plain(split.table, part, split.like)
-        need: dict[int, int] = {}
+        self.staging = 0
         bad = hazardous(split.table, split.node)
         if bad.any():
             apart = Apart(split.table, part, split.like)
@@ -173,11 +173,8 @@ class _Normal:
             where = where[np.argsort(split.node[where], kind="stable")]
             for step in np.split(where, np.flatnonzero(np.diff(split.node[where])) + 1):
                 apart.step(step.tolist())
-            rows, need = rows.replaced(bad, apart.rows), apart.need
-        base = np.zeros(max(1, len(self.table.streams)), np.int64)
-        base[list(need)] = list(need.values())
-        self.staging = int(base.sum())
-        self.base = np.cumsum(base) - base
+            new, self.staging = apart.finish()
+            rows = rows.replaced(bad, new)
         phase, step = _phases(rows.part, rows.op, split.node[rows.was], split.lane[rows.was])
         turn = np.select([rows.op >= Op.COPY, rows.op != Op.SEND, rows.of != NONE], [3, 1, 2], 0)
         order = np.lexsort((turn, phase))
@@ -203,7 +200,7 @@ class _Normal:
         per_step = np.bincount(self.node[sends]).max(initial=0)
         return Normal(
             table, message, tag, their_buffer=np.where(there, rows.buffer[partner], NONE),
-            their_chunk=np.where(there, table.chunk[partner], NONE).astype(np.int64), like=rows.like,
+            their_chunk=np.where(there, rows.chunk[partner], NONE), like=rows.like,
             before=under_way.before()[phase], after=under_way.after(self.node, shared)[phase], rounds=rounds[phase],
             tags=int(tag.max(initial=0)) + 1, messages=int(message.max(initial=0)) + 1,
             queue=int(per_step) + AHEAD, staging=self.staging)
@@ -212,13 +209,10 @@ class _Normal:
         """The table of the rows. ``of``: as its column."""
         t, rows = self.table, self.rows
         columns = t.take(rows.was)
-        local, base = rows.op >= Op.COPY, self.base[columns["stream"]]
-        changed = {
-            "op": rows.op, "step": self.step, "buffer": rows.buffer, "count": rows.count, "of": of,
-            "chunk": np.where(rows.buffer == len(t.buffers), base + rows.chunk, rows.chunk),
-            "from_buffer": rows.from_buffer,
-            "from_chunk": np.where(rows.from_buffer == len(t.buffers), base + rows.from_chunk, rows.from_chunk),
-            "peer": np.where(local, NONE, columns["peer"]), "chan": np.where(local, NONE, columns["chan"])}
+        local = rows.op >= Op.COPY
+        changed = {name: getattr(rows, name) for name in OWN}
+        changed |= {"step": self.step, "of": of, "peer": np.where(local, NONE, columns["peer"]),
+                    "chan": np.where(local, NONE, columns["chan"])}
         columns |= {name: column.astype(DTYPES[name]) for name, column in changed.items()}
         buffers = (*t.buffers, Buffer(_unused("staging", t), self.staging)) if self.staging else t.buffers
         return t.with_columns(**{**columns, "number": None}, buffers=buffers)
