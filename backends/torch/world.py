@@ -100,8 +100,12 @@ def joined(place: Place | None, device: str | None, timeout: timedelta) -> Itera
             world = World(place.rank, place.size, torch.device("cpu"), group, group, timeout, _unheard)
     except RuntimeError as cause:
         at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        help = "see whether all processes are started, and reach that address"
+        if place.local_size < place.size:
+            help += ("; Gloo connects to where each machine's own name leads, which is often 127.0.0.1: set "
+                     "GLOO_SOCKET_IFNAME to the network between them, as in GLOO_SOCKET_IFNAME=eth0")
         raise SchedError(error("SL811", f"rank {place.rank} cannot join the world at {at}: {first_line(cause)}",
-                               help="see whether all processes are started, and reach that address")) from cause
+                               help=help)) from cause
     try:
         yield world
     finally:

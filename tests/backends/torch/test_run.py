@@ -160,8 +160,9 @@ def command(arguments, port, variables, waits=None):
     """The command line in a process that torchrun might have started: status, standard output and error."""
     rank, size = dist.get_rank(), dist.get_world_size()
     dist.destroy_process_group()
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
-                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True", **variables)
+    world = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
+             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    os.environ.update(world | variables)
     out, err = io.StringIO(), io.StringIO()
     # Nobody ends these processes while they leave others the word.
     executing.time = SimpleNamespace(sleep=[].append if waits is None else waits.append)
@@ -232,9 +233,11 @@ def test_what_only_one_rank_knows_it_says_at_once(world, code, at_once):
     assert waited == ([] if at_once else [executing.GRACE])
 
 
-def test_a_world_that_cannot_be_joined(world):
-    first, second = by_torchrun(world, 2, [RING, "--ranks", "2", "--timeout", "1"],
+@pytest.mark.parametrize("here", [2, 1])
+def test_a_world_that_cannot_be_joined(world, here):
+    first, second = by_torchrun(world, 2, [RING, "--ranks", "2", "--timeout", "1"], LOCAL_WORLD_SIZE=str(here),
                                 TORCHELASTIC_RESTART_COUNT="0", GLOO_SOCKET_IFNAME="nothing0")
+    assert ("GLOO_SOCKET_IFNAME=eth0" in first[2]) == (here == 1), "between machines"
     assert first[0] == 2 and "SL811" in first[2] and "rank 0 cannot join the world at 127.0.0.1:" in first[2]
     assert second[0] == 2 and "rank 1 cannot join the world at 127.0.0.1:" in second[2]
 
