@@ -68,6 +68,10 @@ def _execution(table: OpTable) -> Execution:
     return Execution(when.posted, when.ready, when.done, pairs.partner, tag, tags)
 
 
+def _abreast(table: OpTable) -> Execution:
+    return _execution(table.with_columns(number=None) if len(table.streams) > 1 else table)
+
+
 def _tags(table: OpTable, pairs: Matching, ready: Array) -> tuple[Array, int]:
     """The chan is a message's tag, but where a fused send would be overtaken by a later message of its connection: it
     waits for what it passes on, the later one does not. Then every message of that connection has a tag of its own."""
@@ -87,3 +91,6 @@ def _tags(table: OpTable, pairs: Matching, ready: Array) -> tuple[Array, int]:
 
 execution = PerTable(_execution)
 """``execution(table)``: made once a table. Raises SchedError where the table cannot be executed to its end."""
+
+abreast = PerTable(_abreast)
+"""As :data:`execution`, but streams go on side by side: in the order of the source they may follow one another."""

@@ -9,7 +9,8 @@ through its batches in the order of their moments.
 to wait for anything but messages of this very moment, and both their ends are in a batch of it. Between two ranks the
 messages of a batch stand in the order of the rows of their sends, at both ends.
 
-All streams of a rank share its batches and one communicator: what goes at the same moment goes in one batch.
+All streams of a rank share its batches and one communicator: what goes at the same moment goes in one batch. So streams
+are taken side by side (:data:`.execution.abreast`), not one after the other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from schedlang.backends.torch.execution import Execution, PerTable, execution
+from schedlang.backends.torch.execution import Execution, PerTable, abreast
 from schedlang.backends.torch.plan import BEGIN, PASS, Moment, Plan, Row, Walk
 from schedlang.backends.torch.tasks import Instruction, Kind, Place
 from schedlang.ir.table import NONE, OpTable
@@ -30,7 +31,7 @@ def plan_together(table: OpTable, rank: int) -> Plan:
     """As :func:`.plan.plan`; posts that stand side by side are a batch, and their waits follow at once."""
     known = _plans(table)
     if rank not in known:
-        known[rank] = _Batches(table, rank, execution(table)).plan(0)
+        known[rank] = _Batches(table, rank, abreast(table)).plan(0)
     return known[rank]
 
 

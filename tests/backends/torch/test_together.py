@@ -67,6 +67,15 @@ def test_shipped_schedules(path, name, ranks):
     assert_same_bits(got, backend.run(table, inputs, op=None))
 
 
+def test_streams_share_their_batches():
+    """Both ways round a ring at once: two messages each way a batch."""
+    table = shipped("allreduce/bidirectional_ring.sched", "bidirectional_ring", 4)
+    moves = [x.kind for x in plan_together(table, 0).instructions if x.kind in (Kind.POST_RECV, Kind.POST_SEND,
+                                                                               Kind.WAIT_RECV, Kind.WAIT_SEND)]
+    posts = [kind in (Kind.POST_RECV, Kind.POST_SEND) for kind in moves]
+    assert posts == 6 * [*4 * [True], *4 * [False]]
+
+
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(tables(flawless=True), st.integers(0, 1 << 20))
 def test_random_schedules(table, seed):
