@@ -274,15 +274,13 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
 
     def _all(self, opts: Any, calls: Sequence[Call], results: list[torch.Tensor], back: _Back | None = None) -> Work:
         """One piece of work of several calls, the results put where they belong in the end."""
-        lane = state_of(self).lane
         if not getattr(opts, "asyncOp", True):
             for call in calls:
                 call(False)
             if back is not None:
                 back.copy()
-            done = Work("collective", results)
-            done.finish()
-            return done
+            return Work("collective", results, over=True)
+        lane = state_of(self).lane
         works = [work for call in calls if (work := call(True)) is not None]
 
         def finish() -> None:

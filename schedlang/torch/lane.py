@@ -27,15 +27,19 @@ IDLE = 5.0
 """Seconds after which a thread without work ends; the next asynchronous call starts another."""
 
 
-class Work(dist.Work):      # type: ignore[misc]      # torch is Any to mypy
-    """What an asynchronous call returns: see ``torch.distributed.Work``."""
+_OVER = threading.Event()
+_OVER.set()
 
-    def __init__(self, what: str, results: list[torch.Tensor], lane: Lane | None = None) -> None:
+
+class Work(dist.Work):      # type: ignore[misc]      # torch is Any to mypy
+    """What an asynchronous call returns: see ``torch.distributed.Work``. ``over``: the call has been made."""
+
+    def __init__(self, what: str, results: list[torch.Tensor], lane: Lane | None = None, *, over: bool = False) -> None:
         super().__init__()
         self._what = what
         self.results = results
         self._lane = ref(lane) if lane is not None else None
-        self._over = threading.Event()
+        self._over = _OVER if over else threading.Event()
         self._raised: BaseException | None = None
         self._device = lane.device if lane is not None else None
         self._done: Any = None              # the event of the lane's stream at the end of the call
