@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GROUP = "schedlang.backends"
 SHIPPED = {"numpy": "schedlang.backends.numpy:backend", "interpret": "schedlang.interpret:backend",
-           "torch": "schedlang.backends.torch:backend"}
+           "torch": "schedlang.backends.torch:backend", "native": "schedlang.backends.native:backend"}
 
 Progress = Callable[[float], None]
 """Called now and then with the fraction of the work that is done, 0 to 1."""

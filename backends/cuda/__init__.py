@@ -74,7 +74,8 @@ def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Seque
     programs = tuple(sorted({p.stream for p in nests.programs}))
     taken = names_of(copied("types.cuh"), copied("lane.cuh"))
     names = Names.of(found.table, programs, taken)
-    body = Body(found, names, Tables(table.ranks))
+    others = frozenset({*taken, *names.buffers.values(), *names.streams.values()})
+    body = Body(found, names, Tables(table.ranks, others))
     functions = [list(body.stream(s, [p for p in nests.programs if p.stream == s])) for s in programs]
     tables = [line for name, values in body.tables.made.items() for line in literal(name, values)]
     head = Head(table, found, names, dtype, op, events, tuple(faults))

@@ -25,9 +25,10 @@ _ATOM, _UNARY, _LOOSE = 9, 6, 0
 @dataclass
 class Tables:
     """The constant tables of a file, by name; equal ones are one. ``ranks``: the world size; a table that is looked up
-    by the rank has an entry for each."""
+    by the rank has an entry for each. ``taken``: names of other things in the file."""
 
     ranks: int
+    taken: frozenset[str] = frozenset()
     made: dict[str, Array] = field(default_factory=dict)
     _known: dict[tuple[object, ...], str] = field(default_factory=dict)
 
@@ -40,7 +41,7 @@ class Tables:
         key = values.shape, values.astype(np.int64).tobytes()
         if key not in self._known:
             name, number = word.upper(), 1
-            while name in self.made:
+            while name in self.made or name in self.taken:
                 number += 1
                 name = f"{word.upper()}_{number}"
             self._known[key] = name

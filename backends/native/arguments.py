@@ -38,6 +38,14 @@ class ArgsStruct(ctypes.Structure):
                 ("lanes", ctypes.c_void_p), ("watch", ctypes.c_void_p), ("reach", ctypes.c_void_p))
 
 
+class ModeStruct(ctypes.Structure):
+    """``Mode``: how a CPU runs a kernel."""
+
+    _fields_ = (("kind", ctypes.c_int), ("threads", ctypes.c_int), ("looks", ctypes.c_int), ("yields", ctypes.c_int),
+                ("delays", ctypes.c_int), ("delay", ctypes.c_int), ("seed", ctypes.c_ulonglong),
+                ("timeout", ctypes.c_longlong))
+
+
 @dataclass(frozen=True)
 class Cut:
     """How a buffer, or what values there are, divides: by ``table`` (int64, one entry more than there are chunks), or

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import schedlang
 from schedlang.backends.cuda import kernel, source
 from schedlang.backends.cuda.body import KEYWORDS
+from schedlang.backends.cuda.formulas import Tables
+from schedlang.backends.cuda.head import copied, names_of
 from schedlang.diagnostics import SchedError
 from schedlang.ir.table import NONE
 from schedlang.ops import Op
@@ -75,6 +77,14 @@ def test_what_is_not_right_is_refused():
     assert {d.code for d in caught.value.diagnostics} >= {"SL401"} or caught.value.diagnostics
     with pytest.raises(SchedError, match="band is not defined for float32"):
         source(ring(3), op="band")
+
+
+def test_tables_are_called_as_nothing_else_is():
+    """lane.cuh has a MESSAGE of its own, which a table of messages must leave alone."""
+    taken = names_of(copied("lane.cuh"))
+    made = Tables(2, frozenset(taken))
+    name = made.name("message", np.array([3, 1]), None)
+    assert "MESSAGE" in taken and name == "MESSAGE_2" and made.name("message", np.array([1, 3]), None) == "MESSAGE_3"
 
 
 @pytest.mark.parametrize("word", ["main", "Lane", "int", "T", "lane", "rank", "p", "i", "mod", "Sum", "chunk", "peer"])
