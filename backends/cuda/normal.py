@@ -227,7 +227,7 @@ class _Normal:
             table.chan[sends].astype(np.int64), table.count[sends].astype(np.int64), lane[sends], phase[sends],
             table.of[sends] != NONE, lane[receives], phase[receives])
         tag, message = np.full(len(was), NONE, np.int64), np.full(len(was), NONE, np.int64)
-        of_send, index = tags(messages, max(1, len(table.streams)))
+        of_send, index = tags(messages)
         tag[sends] = tag[receives] = of_send
         message[sends] = message[receives] = index
         return tag, message

@@ -2,12 +2,14 @@
 
 A flag holds one number for each source, destination and tag, and it only rises. So messages of one tag must follow one
 another at both ends, wherever the lanes stand: all their sends on one lane, all their receives on one, each one posted
-before the next is and taken before the next is. A connection has its `chan` as tag where that is so of all its
-messages; else they are spread over as few tags as it takes. Further tags are counted for each source and destination.
+before the next is and taken before the next is. All connections of one `chan` have one tag, which they share with those
+of other chans that connect no ranks that it connects. Where messages of a connection do not follow one another they are
+spread over as few further tags as it takes, counted for each source and destination.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,21 +51,22 @@ class Messages:
         return np.asarray(same & posted & taken)
 
 
-def tags(messages: Messages, streams: int) -> tuple[Array, Array]:
+def tags(messages: Messages) -> tuple[Array, Array]:
     """The tag of each message, and its index among those of its source, destination and tag (int64)."""
     m = messages
-    tag = m.chan.copy()
+    colour = _colours(m.pair, m.chan)
+    tag = colour[m.chan]
     rows = np.arange(len(tag))
     together = m.connection[1:] == m.connection[:-1]
     torn = np.zeros(len(tag), bool)
     torn[1:] = together & ~m.follows(rows[:-1], rows[1:])
     if torn.any():
-        extra: dict[int, int] = {}
+        more: defaultdict[int, int] = defaultdict(lambda: int(colour.max()) + 1)
         starts = np.flatnonzero(np.concatenate([[True], ~together]))
         bad = np.logical_or.reduceat(torn, starts)
         for k, (start, stop) in enumerate(pairwise([*starts.tolist(), len(tag)])):
             if bad[k]:
-                _spread(m, tag, range(start, stop), extra, streams)
+                _spread(m, tag, range(start, stop), more)
     order = np.lexsort((rows, tag, m.pair))
     new = np.ones(len(tag), bool)
     new[1:] = (tag[order[1:]] != tag[order[:-1]]) | (m.pair[order[1:]] != m.pair[order[:-1]])
@@ -72,8 +75,27 @@ def tags(messages: Messages, streams: int) -> tuple[Array, Array]:
     return tag, index
 
 
-def _spread(m: Messages, tag: Array, rows: range, extra: dict[int, int], streams: int) -> None:
-    """Gives each message of a connection the first tag whose last message it may follow."""
+def _colours(pair: Array, chan: Array) -> Array:
+    """For each chan a small number, so that chans that connect the same two ranks have different ones."""
+    pair = np.unique(pair, return_inverse=True)[1].reshape(-1)
+    pairs, chans = int(pair.max(initial=-1)) + 1, int(chan.max(initial=-1)) + 1
+    colour = np.zeros(chans, np.int64)
+    if chans < 2:
+        return colour
+    both = np.unique(chan * pairs + pair)
+    taken: list[Array] = []                         # by colour, which pairs are
+    for c, mine in enumerate(np.split(both % pairs, np.searchsorted(both // pairs, np.arange(1, chans)))):
+        while colour[c] < len(taken) and taken[colour[c]][mine].any():
+            colour[c] += 1
+        if colour[c] == len(taken):
+            taken.append(np.zeros(pairs, bool))
+        taken[colour[c]][mine] = True
+    return colour
+
+
+def _spread(m: Messages, tag: Array, rows: range, more: defaultdict[int, int]) -> None:
+    """Gives each message of a connection the first tag whose last message it may follow. ``more``: the next further tag
+    of each source and destination."""
     pair = int(m.pair[rows.start])
     last: dict[int, int] = {}
     for row in rows:
@@ -83,8 +105,6 @@ def _spread(m: Messages, tag: Array, rows: range, extra: dict[int, int], streams
                 break
         else:
             if last:
-                tag[row] = streams + extra.get(pair, 0)
-                extra[pair] = extra.get(pair, 0) + 1
+                tag[row] = more[pair]
+                more[pair] += 1
         last[int(tag[row])] = row
-
-
