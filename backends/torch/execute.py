@@ -15,6 +15,7 @@ from schedlang.backends.torch.lacks import Looks, require_fit
 from schedlang.backends.torch.operators import combiner, divide, dtype_of, torch_dtype
 from schedlang.backends.torch.plan import plan
 from schedlang.backends.torch.program import Program, alias
+from schedlang.backends.torch.room import zeros
 from schedlang.backends.torch.tasks import STAGING
 from schedlang.backends.torch.together import plan_together
 from schedlang.backends.torch.wire import AnyWire, NcclWire
@@ -181,7 +182,8 @@ class Executor:
         key = (what, dtype, like.device)
         known = self._own.get(key)
         if known is None or known.numel() < elements:
-            known = self._own[key] = like.new_zeros(elements, dtype=dtype)
+            on_host = like.device.type == "cpu" and not isinstance(self.wire, NcclWire)
+            known = self._own[key] = zeros(elements, dtype) if on_host else like.new_zeros(elements, dtype=dtype)
             self._calls.clear()                 # some may lie where the old memory was
         return known[:elements]
 
