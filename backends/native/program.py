@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,15 @@ class Program:
         """What the kernel executes: the normal form."""
         table: OpTable = self.kernel.normal.table
         return table
+
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.kernel, self.library._name, self.written, self.flags, self.values)
+
+
+def _again(made: Kernel, library: str, written: tuple[bool, ...], flags: int, values: Values) -> Program:
+    """The program in another process of this machine."""
+    return Program(made, ctypes.CDLL(library), written, flags, values)
 
 
 def carrier(table: OpTable, dtype: Dtype, op: str | None) -> tuple[Dtype, str | None]:

@@ -81,7 +81,7 @@ class TorchBackend:
         from schedlang.backends.torch import share
 
         run = Run(table, bound.elements, bound.dtype.name, op, accumulate, repeat)
-        with joined(place, self.device, timedelta(seconds=self.timeout)) as world, _own_reasons():
+        with joined(place, self.device, timedelta(seconds=self.timeout)) as world, own_reasons():
             seconds, mine = share.perform(world, run, inputs[place.rank])
             return share.slowest(world, seconds), share.gathered(world, run, mine, self.everywhere)
 
@@ -94,7 +94,7 @@ class TorchBackend:
             return launch(Job(task, arguments, ranks, self.device, self.timeout, LEADER), (), _of_first(progress))
         require_size(place.size, ranks, name)
         module, _, function = task.partition(":")
-        with joined(place, self.device, timedelta(seconds=self.timeout)) as world, _own_reasons():
+        with joined(place, self.device, timedelta(seconds=self.timeout)) as world, own_reasons():
             return [getattr(import_module(module), function)(world, *arguments)]
 
     def _started(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, op: str | None,
@@ -115,8 +115,8 @@ class TorchBackend:
 
 
 @contextmanager
-def _own_reasons() -> Iterator[None]:
-    """What a rank raises that others do not see."""
+def own_reasons() -> Iterator[None]:
+    """What a rank raises that others do not see, it raises as such."""
     try:
         yield
     except SchedError as failure:

@@ -17,7 +17,7 @@ from schedlang.backends.torch.faults import first_line
 from schedlang.backends.torch.handshake import Handshake
 from schedlang.backends.torch.header import Header
 from schedlang.backends.torch.job import Run
-from schedlang.backends.torch.wire import wire_of
+from schedlang.backends.torch.wire import AnyWire, wire_of
 from schedlang.backends.torch.world import World
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.digest import digest, title
@@ -55,8 +55,7 @@ def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[f
     buffers = {b.name: torch.zeros(int(layout.count(i)[rank]), dtype=getattr(torch, run.dtype), device=world.device)
                for i, b in enumerate(table.buffers)
                if (b.role != "scratch" or b.name in given or b.name in wanted) and b.only in (None, rank)}
-    wire = wire_of(world.group)
-    Handshake(wire, timeout=world.timeout, device=world.device).agree(_header(run), table)
+    wire = agree(world, run)
     executor = Executor(table, rank, wire, timeout=world.timeout)
     executor.bound(run.elements)                            # so that no turn has to work that out
     seconds = []
@@ -70,6 +69,13 @@ def perform(world: World, run: Run, inputs: Mapping[str, Array]) -> tuple[list[f
         seconds.append(now(world) - begun)
         world.tell((turn + 1) / run.repeat)
     return seconds, {name: as_array(buffers[name][first:last]) for name, (first, last) in wanted.items()}
+
+
+def agree(world: World, run: Run) -> AnyWire:
+    """Compare with all ranks what they mean to do. Raises SchedError: SL812, SL813."""
+    wire = wire_of(world.group)
+    Handshake(wire, timeout=world.timeout, device=world.device).agree(_header(run), run.table)
+    return wire
 
 
 def _header(run: Run) -> Header:

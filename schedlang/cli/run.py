@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 @click.option("--device", metavar="DEVICE",
               help="Of the back end torch: cpu (over Gloo) or cuda (over NCCL, a GPU a rank). Default: cuda where "
                    "there are enough GPUs.")
+@click.option("--processes", is_flag=True,
+              help="Of the back end native: each rank a process of its own, not a thread of this one.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Of the back end torch: how long a rank waits for another (default 300).")
+              help="Of the back ends torch and native: how long a rank waits for another (default 300).")
 @click.option("--accumulate", metavar="DTYPE", callback=named_dtype,
               help="Hold values in this wider dtype until the end, for example float32.")
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, show_default=True,
@@ -59,8 +61,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON.")
 def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
             size: str | None, elements: int | None, source: str | None, dtype_name: str | None, backend_name: str,
-            device: str | None, timeout: float | None, accumulate: str | None, repeat: int, seed: int, check: bool,
-            sends_text: str, no_verify: bool, output: str | None, as_json: bool) -> int:
+            device: str | None, processes: bool, timeout: float | None, accumulate: str | None, repeat: int, seed: int,
+            check: bool, sends_text: str, no_verify: bool, output: str | None, as_json: bool) -> int:
     """Execute a schedule on real arrays: all ranks in this process, or with --backend torch each in one of its own.
 
     FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Shows the time, and bandwidths as nccl-tests
@@ -85,7 +87,7 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     if sum(given is not None for given in (size, elements, source)) > 1:
         raise bad_option("--size, --elements and --input each say how large the arrays are", help="give one of them")
     dtype = None if dtype_name is None else named(dtype_name)
-    runner = _on(find(backend_name), device, timeout)
+    runner = _on(find(backend_name), device, processes, timeout)
     place = runner.place() if isinstance(runner, Distributed) else None
     rank = None if place is None else place.rank
     this = compared = bound = None
@@ -122,10 +124,14 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     return EXIT_CLEAN
 
 
-def _on(runner: Backend, device: str | None, timeout: float | None) -> Backend:
+def _on(runner: Backend, device: str | None, processes: bool, timeout: float | None) -> Backend:
     """A back end with the options that are for ranks in processes of their own."""
     from schedlang.backend import Distributed
 
+    if processes:
+        if not hasattr(runner, "in_processes"):
+            raise bad_option(f"--processes is not for the back end {runner.name}", help="add --backend native")
+        runner = runner.in_processes()
     if isinstance(runner, Distributed):
         return runner.on(device=device, timeout=timeout, everywhere=False)
     if device is not None or timeout is not None:
