@@ -14,7 +14,7 @@ from schedlang.diagnostics import SchedError
 from schedlang.interpret import backend as interpreter
 from schedlang.interpret import interpret
 from schedlang.ir.layout import Layout
-from schedlang.ops import COLLECTIVES, REDUCE_OPS
+from schedlang.ops import COLLECTIVES, REDUCE_OPS, Op
 from schedlang.running.dtypes import DTYPES, require_defined
 from schedlang.verify import verify
 from tests import strategies, tables
@@ -173,6 +173,45 @@ def test_arrays_as_they_come():
         assert_same_bits(backend.run(table, inputs, op=None), plain.run(table, inputs, op=None))
 
 
+@pytest.mark.parametrize("kind,told", [(Kind.THREADS, " for 0.3 seconds"), (Kind.FIBERS, ": no lane can go on")])
+def test_who_waits_in_vain_is_told(kind, told):
+    """Where a lane does not run, which no schedule does to us; and the next launch is as good as any."""
+    mine = NativeBackend(timeout=0.3, options=Options(mode=Mode(kind=kind), flags=QUICK))
+    table = shipped("allreduce/ring.sched", "ring", 4)
+    inputs = some_inputs(table, Layout(table, 40), np.float32)
+    mine.run(table, inputs, op=None)
+    [kept] = mine.programs.kept
+    lanes = kept.own.lanes
+    kept.own.lanes = lanes[1:]                              # rank 0 stays away
+    with pytest.raises(SchedError) as caught:
+        mine.run(table, inputs, op=None)
+    [finding] = caught.value.diagnostics
+    assert finding.code == "SL813" and (finding.witness["rank"], finding.witness["peer"]) == (1, 0)
+    assert finding.message.startswith(f"rank 1 waits in vain for rank 0{told}: reduce-receive data[0] on rank 1")
+    assert finding.location.line == 15 and len(finding.notes) == 2
+    kept.own.lanes = lanes
+    assert_same_bits(mine.run(table, inputs, op=None), plain.run(table, inputs, op=None))
+
+
+def test_an_event_that_does_not_come():
+    mine = NativeBackend(options=Options(mode=Mode(kind=Kind.FIBERS), flags=QUICK))
+    table, rng = tables.ring(2), random.Random(5)
+    while not (table.op == Op.WAIT).any() or not verify(table).ok:
+        table = strategies.working_table(rng, "allreduce", True)
+    waits = np.flatnonzero(table.op == Op.WAIT)
+    rank, event = int(table.rank[waits[0]]), int(table.event[waits[0]])
+    record = np.flatnonzero((table.op == Op.RECORD) & (table.rank == rank) & (table.event == event))[0]
+    inputs = some_inputs(table, some_layout(table, rng), np.float32)
+    mine.run(table, inputs, op=None)
+    [kept] = mine.programs.kept
+    stream = kept.own.program.kernel.programs.index(int(table.stream[record]))
+    kept.own.lanes.remove((rank, stream))
+    with pytest.raises(SchedError) as caught:
+        mine.run(table, inputs, op=None)
+    told = [caught.value.diagnostics[0].message, *(note.message for note in caught.value.diagnostics[0].notes)]
+    assert any("wait " in text and f"on rank {rank}" in text for text in told), told
+
+
 def test_what_does_not_fit_is_refused():
     table = tables.ring(2)
     for inputs, op, code in [([{"data": np.zeros(4, np.float32)}], None, "SL801"),
@@ -194,7 +233,7 @@ def test_programs_of_tables_that_are_gone_are_forgotten():
     for _ in range(3):
         table = tables.ring(2)
         mine.run(table, some_inputs(table, Layout(table, 4), np.float32), op=None)
-    assert len(mine._kept) == 1
+    assert len(mine.programs.kept) == 1
 
 
 def test_without_a_compiler(monkeypatch):
