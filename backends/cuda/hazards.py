@@ -3,13 +3,14 @@
 A step reads before it writes; a lane, in a step, receives and writes piece by piece. So where a row reads what another
 row of its step writes, it reads a snapshot, taken before anything else. Sums into one place must come in row order,
 which is not the order in which messages are taken: where the two disagree, a message waits in staging memory. So does
-what has no place of its own, and what a fused reduction passes on where its place takes further sums.
+what has no place of its own, and what a fused reduction passes on where its place takes further sums. And what is sent
+is sent from there where that is asked for (:mod:`.lasting`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -120,11 +121,12 @@ class Apart:
     """Takes steps apart, one call of :meth:`step` each, lane by lane and step by step.
 
     Each stream has its own part of staging memory; where lanes send from it in several steps, two that steps use in
-    turn: so what a step keeps need not wait until what the step before has kept is taken.
+    turn: so what a step keeps need not wait until what the step before has kept is taken. ``lasting``: sends whose
+    values are kept, and where in a further part.
     """
 
-    def __init__(self, table: OpTable, part: Array, like: Array) -> None:
-        self.table, self.part, self.like = table, part, like
+    def __init__(self, table: OpTable, part: Array, like: Array, lasting: Mapping[int, int]) -> None:
+        self.table, self.part, self.like, self.lasting = table, part, like, lasting
         self.staging = len(table.buffers)
         self._rows: list[tuple[int, ...]] = []
         self._odd: list[bool] = []                          # per row
@@ -156,12 +158,19 @@ class Apart:
         streams = max(1, len(self.table.streams))
         need = np.array([self._need[s] for s in range(streams)])
         turns = np.array([self._turns[s] for s in range(streams)])
-        base = np.cumsum(need * turns) - need * turns
+        sends = np.array(list(self.lasting), np.int64)
+        last = np.zeros(streams, np.int64)
+        np.maximum.at(last, self.table.stream[sends], np.array(list(self.lasting.values()), np.int64)
+                      + self.table.count[sends])
+        total = need * turns + last
+        base = np.cumsum(total) - total
         stream = self.table.stream[rows[0]]
         at = base[stream] + np.array(self._odd, bool) * (need * (turns - 1))[stream]
         for buffer, chunk in ((4, 5), (7, 8)):
-            rows[chunk] += np.where(rows[buffer] == self.staging, at, 0)
-        return rows, int((need * turns).sum())
+            rows[chunk] += np.select([rows[buffer] == self.staging, rows[buffer] == self.staging + 1],
+                                     [at, (base + need * turns)[stream]], 0)
+            rows[buffer] = np.minimum(rows[buffer], self.staging)
+        return rows, int(total.sum())
 
 
 @dataclass(frozen=True)
@@ -183,7 +192,9 @@ class _Step:
         t = apart.table
         self.apart, self.rows, self.used = apart, rows, 0
         self.op = {r: int(t.op[r]) for r in rows}
-        self.passed = {int(t.of[r]) for r in rows if t.of[r] != NONE}
+        self.passed = {int(t.of[r]): r for r in rows if t.of[r] != NONE}
+        self.lasting = {r: _Range(apart.staging + 1, apart.lasting[r], int(t.count[r])) for r in rows
+                        if r in apart.lasting}
         self.target = {r: _Range(int(t.buffer[r]), int(t.chunk[r]), int(t.count[r])) for r in rows
                        if self.op[r] != Op.SEND and t.buffer[r] != NONE}
         self.source: dict[int, _Range] = {}
@@ -215,7 +226,7 @@ class _Step:
 
     def _snapshots(self) -> Iterator[tuple[int, ...]]:
         """Keeps what rows read where another one writes there. Readers of overlapping ranges share a copy."""
-        readers = [r for r in self.rows if r in self.source and self._torn(r)]
+        readers = [r for r in self.rows if r in self.source and r not in self.lasting and self._torn(r)]
         runs: list[tuple[int, int, list[int]]] = []     # first chunk, end, rows: of one buffer each
         by_place = sorted(readers, key=lambda r: (self.source[r].buffer, self.source[r].chunk, r))
         for r in by_place:
@@ -234,6 +245,10 @@ class _Step:
                 classes |= {s.chunk + k: int(self.apart.like[r]) + k for k in range(s.count)}
             buffer = self.source[some[0]].buffer
             yield from self._kept(min(some), buffer, first, end, kept, classes)
+        for r, kept in self.lasting.items():
+            if r in self.source:
+                self.snapshots[r] = kept
+                yield self._row(r, -1, SNAPSHOT, Op.COPY, kept, self.source[r])
 
     def _kept(self, row: int, buffer: int, first: int, end: int, kept: _Range,
               classes: dict[int, int]) -> Iterator[tuple[int, ...]]:
@@ -285,12 +300,14 @@ class _Step:
         return self.snapshots.get(r, self.source[r])
 
     def _received(self, r: int) -> Iterator[tuple[int, ...]]:
-        op, target = self.op[r], self.target.get(r)
-        if target is None:
-            target = self._slot(int(self.apart.table.count[r]))
-            op = op if r in self.passed else Op.RECV
-        self.passing[r] = target
-        yield self._row(r, 1, self._part(r), op, target, self._read(r) if op == Op.REDUCE_RECV else None)
+        op, target, kept = self.op[r], self.target.get(r), self.lasting.get(self.passed.get(r, NONE))
+        here = kept or target or self._slot(int(self.apart.table.count[r]))
+        if target is None and r not in self.passed:
+            op = Op.RECV
+        self.passing[r] = here
+        yield self._row(r, 1, self._part(r), op, here, self._read(r) if op == Op.REDUCE_RECV else None)
+        if target is not None and here is not target:
+            yield self._row(r, 4, LOCALS, Op.COPY, target, here)
 
     def _received_late(self, r: int) -> Iterator[tuple[int, ...]]:
         """A message waits in staging memory. What is passed on of it is made there, too, and sent like any other value:
@@ -299,7 +316,7 @@ class _Step:
         message = self._slot(target.count)
         yield self._row(r, 1, part, Op.RECV, message)
         if r in self.passed:
-            value = self.made[r] = self._slot(target.count)
+            value = self.made[r] = self.lasting.get(self.passed[r]) or self._slot(target.count)
             yield self._row(r, 2, part, Op.COPY, value, self._read(r))
             yield self._row(r, 3, part, Op.REDUCE, value, message)
         yield self._row(r, 4, LOCALS, Op.REDUCE if self.op[r] == Op.REDUCE_RECV else Op.COPY, target, message)

@@ -7,15 +7,16 @@ flag, and waits for nothing; a receive reads the message where it stands, in the
 *taken* when all of it has been read.
 
 **No lane waits for ever.** All ranks see one legal execution of the whole table, on connections that hold no message
-(:func:`~schedlang.running.executable.legal_order`). The moment of a message is the level at which both its ends are
-posted and its value is there; if that is so only because a fused operation passes it on at this very level, it is the
-second half of the level. So what a fused operation passes on has a later moment than what it receives. A lane takes the
-messages of a step in the order of their moments, those of one moment together. Of all that lanes wait for, look at what
-comes first in this order. A message of moment m needs its send posted: its lane does so after what it takes in earlier
-steps and, where it passes something on, after taking that, all of moments before m. A wait for an event comes after its
-record in the order of levels. A send is waited for in later steps of its lane, or at the end of its own, after all
-receives of that; and as no message is held, a step is done at no earlier level than its messages are taken. So who
-waits for what comes first can go on.
+or, where it does not come to its end so, as many as it takes (:func:`~schedlang.running.executable.legal_order`). The
+moment of a message is the level at which both its ends are posted and its value is there; if that is so only because a
+fused operation passes it on at this very level, it is the second half of the level. So what a fused operation passes on
+has a later moment than what it receives. A lane takes the messages of a step in the order of their moments, those of
+one moment together, and waits for a send only at a moment after that of its message and of all that it has sent before.
+Of all that lanes wait for, look at what comes first in this order. A message of moment m needs its send posted: its
+lane does so after what it takes in earlier steps and, where it passes something on, after taking that, all of moments
+before m. A wait for an event comes after its record in the order of levels. So who waits for what comes first can go
+on. Sends are waited for in later steps, or at the end of their own after all its receives. Without buffering that is
+late enough, as a step is done at no earlier level than its messages are taken; else :mod:`.lasting` sees to it.
 
 **No place is written while somebody reads it.** A table that is proved right has no races: where two lanes of a rank
 use one place and one of them writes, lanes, messages and events put the end of one step before the post of the other.
@@ -26,7 +27,7 @@ their step. So
 * of the same lane, a phase that writes the place of an earlier send settles that first (:meth:`.settle.Sends.before`);
 * a send whose place another lane writes later is settled at the end of its own step, before anything that comes after
   this step (:meth:`.settle.Sends.after`). Which of the two comes first can be read off one execution: it is so in all;
-* in one step, what is read is kept elsewhere before it is written (:mod:`.hazards`): a step reads first;
+* in one step, what is read is kept elsewhere before it is written (:mod:`.hazards`), as a step reads first;
 * at the end of the kernel a lane settles everything.
 
 All this holds for each block by itself, as each has flags of its own, provided that the elements of a chunk that a
@@ -35,24 +36,27 @@ block works on do not depend on how long the value is that the chunk holds: a lo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from schedlang.backends.cuda.classes import Classes, classes, like
+from schedlang.backends.cuda.classes import classes
 from schedlang.backends.cuda.hazards import LOCALS, OWN, SENDS, Apart, Taken, hazardous
+from schedlang.backends.cuda.lasting import slots, unsettled
 from schedlang.backends.cuda.settle import Sends, written_later
+from schedlang.backends.cuda.split import Split
 from schedlang.backends.cuda.tags import Messages, tags
-from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import DTYPES, NONE, Array, Buffer, OpTable
 from schedlang.ops import Op
 from schedlang.running.executable import legal_order
 from schedlang.running.values import follow
-from schedlang.verify.timing.connections import Matching
-from schedlang.verify.timing.order import Order
 
 AHEAD = 16
-"""So many sends more than those of one step a lane may have under way."""
+"""So many sends more than it must a lane may have under way."""
+
+_LATEST = 1 << 34
+"""More than any moment."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,88 +91,36 @@ class Normal:
 
 
 def normal(table: OpTable) -> Normal:
-    """The normal form of a table that is proved right.
+    """The normal form of a table that is proved right, be it on connections that hold messages.
 
-    Raises SchedError: what :func:`~schedlang.running.executable.legal_order` raises; SL305 where the table comes to its
-    end only on connections that hold messages; SL403 where what nothing has written moves.
+    Raises SchedError: what :func:`~schedlang.running.executable.legal_order` raises; SL403 where what nothing has
+    written moves.
     """
-    table = table.with_columns(transport=None)
     pairs, when = legal_order(table)
-    if not when.deadlock_free:
-        raise SchedError(error(
-            "SL305", f"{table.name} comes to its end only where connections hold messages, and a kernel's hold none",
-            table.location, help="post a receive no later than the send that waits for it: see `schedlang verify "
-                                 "--sends rendezvous`"))
     values = follow(table, pairs.partner, when.posted, when.ready, when.done)
-    return _Normal(_Split(table, pairs, when, classes(table, values))).made()
+    split = Split(table, pairs, when, classes(table, values))
+    lasting: dict[int, int] = {}
+    while True:
+        made = Making(split, lasting)
+        more = set() if when.deadlock_free else {*made.unsettled().tolist()} - {*lasting}
+        if not more:
+            return made.made()
+        lasting = made.slots({*lasting} | more)
 
 
-class _Split:
-    """A table whose rows have classes that follow one another: other rows are split into rows of one chunk.
-
-    Columns: ``like``; ``partner``: the other end of a transfer; ``node``: the step, numbered through lane by lane;
-    ``lane``; ``posted``, ``ready``, ``done``: levels; ``connection``, ``place``: of a send, its connection and which of
-    its messages it is. NONE for rows without these.
-    """
-
-    def __init__(self, table: OpTable, pairs: Matching, when: Order, found: Classes) -> None:
-        count = table.count.astype(np.int64)
-        times = np.where(found.consecutive(count), 1, count)
-        first = np.cumsum(times) - times
-        rows = np.repeat(np.arange(len(table)), times)
-        part = np.arange(len(rows)) - first[rows]
-
-        def moved(column: Array) -> Array:
-            """Row numbers, as those of the split table."""
-            there = column[rows].astype(np.int64)
-            return np.where(there == NONE, NONE, first[there] + part)
-
-        if len(rows) > len(table):
-            old = table.take(rows)
-            new = {"count": np.where(times[rows] > 1, 1, old["count"]), "of": moved(table.of),
-                   "chunk": np.where(old["buffer"] == NONE, old["chunk"], old["chunk"] + part),
-                   "from_chunk": np.where(old["from_buffer"] == NONE, NONE, old["from_chunk"] + part)}
-            table = table.with_columns(**(old | {name: column.astype(np.int32) for name, column in new.items()}))
-            # The chunks of all rows stand in the same order as before.
-            found = Classes(np.cumsum(table.count, dtype=np.int64) - table.count, found.of, found.parts)
-        self.table = table
-        self.partner = moved(pairs.partner)
-        self.node = pairs.lanes.node[rows].astype(np.int64)
-        self.lane = pairs.lanes.lane[rows].astype(np.int64)
-        self.posted, self.ready, self.done = when.posted[rows], when.ready[rows], when.done[rows]
-        ends = pairs.connections
-        connection, place = np.full(len(times), NONE), np.full(len(times), NONE)
-        connection[ends.sends], place[ends.sends] = ends.of_send, ends.send_index
-        self.connection, self.place = connection[rows], place[rows]
-        self.like = like(table, self.partner, found)
-
-    def moments(self) -> Array:
-        """When each row happens within its step (int64): messages when both their ends are there and their value is,
-        in the second half of a level where a fused operation passes it on then; even numbers."""
-        t = self.table
-        part = np.where(t.op == Op.SEND, SENDS, LOCALS).astype(np.int64)
-        receives = np.flatnonzero((t.op == Op.RECV) | (t.op == Op.REDUCE_RECV))
-        sends = self.partner[receives]
-        level = np.maximum(self.ready[sends], self.posted[receives]).astype(np.int64)
-        late = (t.of[sends] != NONE) & (self.ready[sends] == level)
-        part[receives] = 4 * level + 2 * late
-        fused = np.flatnonzero(t.of != NONE)
-        part[fused] = part[t.of[fused]]
-        return part
-
-
-class _Normal:
+class Making:
     """A normal form in the making: its rows, in the order of execution, and of each its ``phase``, numbered through
     lane by lane, its ``lane`` and its ``node``, the step that it comes from (int64)."""
 
-    def __init__(self, split: _Split) -> None:
+    def __init__(self, split: Split, lasting: Mapping[int, int]) -> None:
         self.split, self.table = split, split.table
         part = split.moments()
         rows = Taken.plain(split.table, part, split.like)
         self.staging = 0
         bad = hazardous(split.table, split.node)
+        bad |= np.isin(split.node, split.node[list(lasting)])
         if bad.any():
-            apart = Apart(split.table, part, split.like)
+            apart = Apart(split.table, part, split.like, lasting)
             where = np.flatnonzero(bad)
             where = where[np.argsort(split.node[where], kind="stable")]
             for step in np.split(where, np.flatnonzero(np.diff(split.node[where])) + 1):
@@ -179,31 +131,64 @@ class _Normal:
         turn = np.select([rows.op >= Op.COPY, rows.op != Op.SEND, rows.of != NONE], [3, 1, 2], 0)
         order = np.lexsort((turn, phase))
         self.rows, self.phase, self.step = rows.taken(order), phase[order], step[order]
-        self.node, self.lane = split.node[self.rows.was], split.lane[self.rows.was]
+        was = self.rows.was
+        self.node, self.lane = split.node[was], split.lane[was]
+        receives = np.flatnonzero((self.rows.op == Op.RECV) | (self.rows.op == Op.REDUCE_RECV))
+        self.sends = np.flatnonzero(self.rows.op == Op.SEND)
+        here = np.full(len(self.table), NONE, np.int64)         # per row of the table: its transfer
+        here[was[receives]], here[was[self.sends]] = receives, self.sends
+        self.receives, self.partner = receives, np.full(len(was), NONE, np.int64)
+        self.partner[receives] = here[split.partner[was[receives]]]
+        self.normal = self._table(np.where(self.rows.of == NONE, NONE, here[self.rows.of]))
+        self.shared = written_later(self.table, split.lane, split.posted, split.done)[was]
+        self.shared &= self.rows.buffer < len(self.table.buffers)
+        # When what a lane has sent so far is taken, and when its phases settle: sends that are posted do not wait.
+        timed = part[split.partner[was[self.sends]]] + self.lane[self.sends] * _LATEST
+        self.taken = np.maximum.accumulate(timed) - self.lane[self.sends] * _LATEST
+        begins = 4 * split.posted[was].astype(np.int64)
+        self.moment = np.zeros(int(self.phase.max(initial=-1)) + 1, np.int64)
+        np.maximum.at(self.moment, self.phase, np.maximum(begins, self.rows.part))
+        posts = self.sends[self.rows.part[self.sends] == SENDS]
+        self.moment[self.phase[posts]] = begins[posts]
+
+    def unsettled(self) -> Array:
+        """The sends (rows of the table) for which somebody would have to wait too early."""
+        late = unsettled(self.normal, self.sends, self.taken, self.phase, self.moment)
+        ends = 4 * self.split.done[self.rows.was[self.sends]].astype(np.int64) + 3
+        late |= self.shared[self.sends] & (self.taken > ends)
+        return self.rows.was[self.sends[late]]
+
+    def slots(self, lasting: set[int]) -> dict[int, int]:
+        """Where the values of sends (rows of the table) are kept, in a part of staging memory that each stream has."""
+        which = np.isin(self.rows.was[self.sends], list(lasting))
+        sends = self.sends[which]
+        was = self.rows.was[sends]
+        begins = 4 * self.split.posted[was].astype(np.int64)
+        return dict(zip(was.tolist(), slots(self.lane[sends], begins, self.taken[which], self.rows.count[sends]),
+                        strict=True))
 
     def made(self) -> Normal:
         """The normal form."""
-        s, rows, phase = self.split, self.rows, self.phase
-        receives = np.flatnonzero((rows.op == Op.RECV) | (rows.op == Op.REDUCE_RECV))
-        sends = np.flatnonzero(rows.op == Op.SEND)
-        here = np.full(len(self.table), NONE, np.int64)         # per row of the table: its transfer
-        here[rows.was[receives]], here[rows.was[sends]] = receives, sends
-        partner = np.full(len(rows.was), NONE, np.int64)
-        partner[receives] = here[s.partner[rows.was[receives]]]
-        table = self._table(np.where(rows.of == NONE, NONE, here[rows.of]))
-        tag, message = self._messages(table, receives, partner[receives])
-        under_way = Sends(table, phase, self.lane)
-        shared = written_later(self.table, s.lane, s.posted, s.done)[rows.was] & (rows.buffer < len(self.table.buffers))
+        rows, phase, partner = self.rows, self.phase, self.partner
+        tag, message = self._messages()
+        under_way = Sends(self.normal, phase, self.lane)
         rounds = np.zeros(under_way.phases, np.int64)
-        np.maximum.at(rounds, phase[receives], rows.count[receives])
+        np.maximum.at(rounds, phase[self.receives], rows.count[self.receives])
         there = partner != NONE
-        per_step = np.bincount(self.node[sends]).max(initial=0)
         return Normal(
-            table, message, tag, their_buffer=np.where(there, rows.buffer[partner], NONE),
+            self.normal, message, tag, their_buffer=np.where(there, rows.buffer[partner], NONE),
             their_chunk=np.where(there, rows.chunk[partner], NONE), like=rows.like,
-            before=under_way.before()[phase], after=under_way.after(self.node, shared)[phase], rounds=rounds[phase],
-            tags=int(tag.max(initial=0)) + 1, messages=int(message.max(initial=0)) + 1,
-            queue=int(per_step) + AHEAD, staging=self.staging)
+            before=under_way.before()[phase], after=under_way.after(self.node, self.shared)[phase],
+            rounds=rounds[phase], tags=int(tag.max(initial=0)) + 1, messages=int(message.max(initial=0)) + 1,
+            queue=AHEAD + self._under_way(), staging=self.staging)
+
+    def _under_way(self) -> int:
+        """How many sends of a lane may have to be under way when it posts one: those of one step, or those that may not
+        have been taken by then."""
+        per_step = np.bincount(self.node[self.sends]).max(initial=0)
+        lane = self.lane[self.sends] * _LATEST
+        earlier = np.searchsorted(self.taken + lane, self.moment[self.phase[self.sends]] + lane)
+        return int(max(per_step, (np.arange(len(lane)) - earlier).max(initial=0)))
 
     def _table(self, of: Array) -> OpTable:
         """The table of the rows. ``of``: as its column."""
@@ -217,11 +202,12 @@ class _Normal:
         buffers = (*t.buffers, Buffer(_unused("staging", t), self.staging)) if self.staging else t.buffers
         return t.with_columns(**{**columns, "number": None}, buffers=buffers)
 
-    def _messages(self, table: OpTable, receives: Array, sends: Array) -> tuple[Array, Array]:
-        """Tag and message of each row; ``sends``: those that go with ``receives``."""
-        s, was, phase, lane = self.split, self.rows.was, self.phase, self.lane
+    def _messages(self) -> tuple[Array, Array]:
+        """Tag and message of each row."""
+        s, was, phase, lane, table = self.split, self.rows.was, self.phase, self.lane, self.normal
+        sends = self.partner[self.receives]
         order = np.lexsort((was[sends], s.place[was[sends]], s.connection[was[sends]]))
-        sends, receives = sends[order], receives[order]
+        sends, receives = sends[order], self.receives[order]
         messages = Messages(
             s.connection[was[sends]], table.rank[sends].astype(np.int64) * table.ranks + table.rank[receives],
             table.chan[sends].astype(np.int64), table.count[sends].astype(np.int64), lane[sends], phase[sends],

@@ -16,15 +16,16 @@ BUFFERS = (Buffer("data", CHUNKS, role="data"), Buffer("input", CHUNKS, role="in
 Row = dict[str, Any]
 
 
-def crowded_table(rng: random.Random) -> OpTable:
+def crowded_table(rng: random.Random, ahead: float = 0.0) -> OpTable:
     """A table of rounds, each one step of every lane that has to do with it. Not all are right: a chain may wait for
-    itself, or two streams may meet in one place."""
-    return _Crowd(rng).table()
+    itself, or two streams may meet in one place. ``ahead``: how often a lane sends in a step before the one that it
+    receives in, so that connections must hold messages."""
+    return _Crowd(rng, ahead).table()
 
 
 class _Crowd:
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, ahead: float) -> None:
+        self.rng, self.ahead = rng, ahead
         self.ranks = rng.randint(2, 4)
         self.streams = rng.choice([1, 1, 1, 2])
         self.rows: list[Row] = []
@@ -46,11 +47,15 @@ class _Crowd:
             self._move()
         if self.rng.random() < 0.5:                     # at the two ends of a connection alike, as it happens
             self.rng.shuffle(self.made)
+        parts: tuple[list[Row], list[Row]] = [], []
         for row in self.made:
-            row["step"] = self.step[row["rank"], row["stream"]]
+            parts[row["op"] != "send" or "of" in row or self.rng.random() >= self.ahead].append(row)
+        for rows in parts:
+            for row in rows:
+                row["step"] = self.step[row["rank"], row["stream"]]
+            for lane in {(row["rank"], row["stream"]) for row in rows}:
+                self.step[lane] += 1
         self.rows += self.made
-        for lane in {(row["rank"], row["stream"]) for row in self.made}:
-            self.step[lane] += 1
 
     def _spot(self, count: int, write: bool = False) -> tuple[str, int]:
         names = ["data", "data", "data", "input"] + ["s"] * write

@@ -9,23 +9,32 @@ import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
-from schedlang.backends.cuda.normal import Normal, normal
+from schedlang.backends.cuda.classes import classes
+from schedlang.backends.cuda.normal import Making, Normal, normal
+from schedlang.backends.cuda.split import Split
 from schedlang.interpret import interpret
 from schedlang.ir import json, legal
 from schedlang.ir.layout import Layout
 from schedlang.ir.loops import Lanes, lanes
 from schedlang.ir.loops.nests import statements as in_body
 from schedlang.ir.table import NONE, OpTable
+from schedlang.msccl import read
+from schedlang.msccl import table as msccl_table
 from schedlang.ops import Op
+from schedlang.running.executable import legal_order
+from schedlang.running.values import follow
 from schedlang.verify import verify
+from schedlang.verify.sends import DEFAULT, Sends
 from tests.backends.cuda.crowded import crowded_table
 from tests.backends.cuda.executor import Executor
 from tests.backends.torch.shipped import SCHEDULES, shipped, sizes
 from tests.backends.worlds import some_inputs, some_layout
-from tests.strategies import arbitrary_tables, tables
+from tests.strategies import arbitrary_tables, tables, working_table
+from tests.test_msccl_files import KNOWN, files, path
 
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 SEED = st.integers(0, 1 << 20)
+UNLIMITED = Sends.parse("unlimited")
 
 
 def agree(table: OpTable, layout: Layout, seed: int, form: Normal | None = None, **how) -> None:
@@ -46,10 +55,10 @@ def agree(table: OpTable, layout: Layout, seed: int, form: Normal | None = None,
         assert held.tobytes() == value.tobytes(), (rank, buffer, chunk, held, value)
 
 
-@pytest.mark.parametrize("path,name", SCHEDULES)
+@pytest.mark.parametrize("file,name", SCHEDULES)
 @pytest.mark.parametrize("ranks", range(1, 9))
-def test_shipped_schedules(path, name, ranks):
-    table = shipped(path, name, ranks)
+def test_shipped_schedules(file, name, ranks):
+    table = shipped(file, name, ranks)
     if table is None:
         pytest.skip("not for this size")
     rng = random.Random(f"{name} {ranks}")
@@ -59,11 +68,11 @@ def test_shipped_schedules(path, name, ranks):
         agree(table, layout, rng.randrange(1 << 20), form)
 
 
-@pytest.mark.parametrize("path,name", SCHEDULES)
-def test_loops_survive(path, name):
+@pytest.mark.parametrize("file,name", SCHEDULES)
+def test_loops_survive(file, name):
     """What a regular table's nests are, those of its normal form are, too, but for snapshots, and rows that are split
     as their chunks have unequal lengths."""
-    table = shipped(path, name, 8)
+    table = shipped(file, name, 8)
     if table is None:
         pytest.skip("not for this size")
     form = normal(table)
@@ -101,15 +110,48 @@ def test_random_schedules(table, seed):
     agree(table, some_layout(table, random.Random(seed)), seed, form, blocks=random.Random(seed).choice([1, 1, 2]))
 
 
-@settings(max_examples=150, **QUIET)
-@given(st.one_of(st.builds(crowded_table, st.randoms(use_true_random=False)), arbitrary_tables()), SEED)
+CROWDED = st.builds(crowded_table, st.randoms(use_true_random=False), st.sampled_from([0.0, 0.0, 0.5, 1.0]))
+
+
+@settings(max_examples=200, **QUIET)
+@given(st.one_of(CROWDED, arbitrary_tables()), SEED)
 def test_full_steps(table, seed):
-    """Of tables thrown together, those whose values are settled, whatever these are."""
+    """Of tables thrown together, those whose values are settled, whatever these are, be it where connections hold
+    messages."""
     note(json.dumps(table))
-    assume(settled(table))
+    assume(settled(table, UNLIMITED))
     form = normal(table)
     assert legal.check(form.table) == []
     agree(table, some_layout(table, random.Random(seed)), seed, form)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(20))
+def test_many_random_tables(seed):
+    for k in range(300):
+        rng = random.Random(f"{seed} {k}")
+        table = crowded_table(rng, rng.choice([0.0, 0.0, 0.5, 1.0])) if k % 2 else working_table(rng)
+        if settled(table, UNLIMITED):
+            agree(table, some_layout(table, rng), k, blocks=rng.choice([1, 1, 2]))
+
+
+@files
+@pytest.mark.parametrize("name", [n for n in KNOWN if n != "all-reduce-ring-ll"])
+def test_what_runtimes_ship_runs_whatever_their_connections_hold(name):
+    table = msccl_table(read(path(name)), KNOWN[name][0][0])
+    agree(table, Layout(table, 2 * table.chunks), 0)
+
+
+@settings(max_examples=100, **QUIET)
+@given(st.one_of(tables(flawless=True), CROWDED))
+def test_without_buffering_no_copy_is_sent_to_avoid_waiting(table):
+    """The argument why nothing waits too early holds of all tables that need no buffering."""
+    note(json.dumps(table))
+    assume(settled(table, DEFAULT))
+    pairs, when = legal_order(table)
+    assert when.deadlock_free
+    values = follow(table, pairs.partner, when.posted, when.ready, when.done)
+    assert not len(Making(Split(table, pairs, when, classes(table, values)), {}).unsettled())
 
 
 def test_chans_between_other_ranks_share_a_tag():
@@ -118,9 +160,9 @@ def test_chans_between_other_ranks_share_a_tag():
     assert normal(shipped("allreduce/bidirectional_ring.sched", "bidirectional_ring", 8)).tags == 2
 
 
-def settled(table: OpTable) -> bool:
+def settled(table: OpTable, sends: Sends = DEFAULT) -> bool:
     """Whether a table comes to its end, without races or reads of what nothing has written."""
-    proofs = {proof.name: proof.state for proof in verify(table).proofs}
+    proofs = {proof.name: proof.state for proof in verify(table, sends=sends).proofs}
     return (all(proofs[name] == "proved" for name in ("form", "steps", "matching", "deadlock", "races"))
             and not interpret(table).uninitialised)
 

@@ -244,14 +244,31 @@ def test_rows_of_chunks_that_are_unequally_long_are_split(counts):
     agree(table, Layout(table, None), 0, form)
 
 
-def test_what_comes_to_its_end_only_where_connections_hold_messages_is_refused():
+def sent_first() -> OpTable:
+    """Two ranks send data[0] and then receive into it: right only where connections hold messages."""
     rows = [row for r in range(2) for row in (
         {"op": "send", "rank": r, "step": 0, "buffer": "data", "chunk": 0, "peer": 1 - r},
-        {"op": "recv", "rank": r, "step": 1, "buffer": "data", "chunk": 0, "peer": 1 - r})]
-    with pytest.raises(SchedError) as refused:
-        normal(allreduce(rows, ranks=2))
-    assert [d.code for d in refused.value.diagnostics] == ["SL305"]
-    assert "only where connections hold messages" in refused.value.diagnostics[0].message
+        {"op": "reduce_recv", "rank": r, "step": 1, "buffer": "data", "chunk": 0, "peer": 1 - r})]
+    return allreduce(rows, ranks=2)
+
+
+def test_a_copy_is_sent_of_what_nobody_may_wait_for():
+    table = sent_first()
+    form = normal(table)
+    mine = form.table.rank == 0
+    assert [(Op(int(o)).name, int(b)) for o, b in zip(form.table.op[mine], form.table.buffer[mine], strict=True)] == [
+        ("COPY", 1), ("SEND", 1), ("REDUCE_RECV", 0)]
+    assert form.staging == 1 and (form.before == NONE).all()
+    agree(table, Layout(table, 12), 0)
+
+
+def test_to_wait_for_it_would_be_to_wait_for_ever():
+    table = sent_first()
+    form = normal(table)
+    sends = form.table.op == Op.SEND
+    found(table, with_columns(form, before=np.where(form.table.op == Op.REDUCE_RECV, 0, NONE)), "wait for each other")
+    found(table, with_columns(
+        form, buffer=np.where(sends, 0, form.table.buffer), their_buffer=np.where(sends, NONE, 0)), "another block may")
 
 
 def test_what_has_no_partner_is_refused():
