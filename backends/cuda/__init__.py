@@ -78,8 +78,9 @@ def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Seque
     body = Body(found, names, Tables(table.ranks, others))
     functions = [list(body.stream(s, [p for p in nests.programs if p.stream == s])) for s in programs]
     tables = [line for name, values in body.tables.made.items() for line in literal(name, values)]
-    head = Head(table, found, names, dtype, op, events, tuple(faults))
-    beginning = head.beginning("\n".join("\n".join(lines) for lines in functions))
+    streams = "\n".join("\n".join(lines) for lines in functions)
+    head = Head(table, found, names, dtype, op, events, streams.count("lane."), tuple(faults))
+    beginning = head.beginning(streams)
     parts = [head.opening(), copied("types.cuh"), head.configuration(), copied("lane.cuh"), beginning, tables,
              *functions, head.kernel(programs)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"

@@ -48,8 +48,8 @@ def names_of(*texts: list[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Head:
-    """The parts round the streams. ``table``: the schedule; ``normal``: what is executed; ``faults``: mistakes that
-    tests put in."""
+    """The parts round the streams. ``table``: the schedule; ``normal``: what is executed; ``calls``: how many times the
+    streams call what a lane does; ``faults``: mistakes that tests put in."""
 
     table: OpTable
     normal: Normal
@@ -57,6 +57,7 @@ class Head:
     dtype: Dtype
     op: str | None
     events: int
+    calls: int
     faults: tuple[str, ...]
 
     def opening(self) -> list[str]:
@@ -84,6 +85,7 @@ class Head:
         n = self.normal
         return [
             *(f"#define SCHEDLANG_FAULT_{fault.upper()}" for fault in self.faults),
+            f"#define SCHEDLANG_CALLS {self.calls}  // of what a lane does: many are not inlined",
             f"using T = {TYPES[self.dtype.name]};  // {self.dtype.name}",
             f"using Op = {OPERATORS[self.op or 'sum']};" + ("  // divided outside, once" if self.op == "avg" else ""),
             f"constexpr int RANKS = {self.table.ranks};",
@@ -110,7 +112,8 @@ class Head:
         return [*self._kernel(programs)]
 
     def _kernel(self, programs: Sequence[int]) -> Iterator[str]:
-        yield 'extern "C" __global__ void schedlang_kernel(const Args args) {'
+        yield 'extern "C" __global__ void __launch_bounds__(MOST_THREADS)'
+        yield "schedlang_kernel(const __grid_constant__ Args args) {"
         yield f"{INDENT}Lane lane(args);"
         yield f"{INDENT}switch (lane.program) {{"
         for k, stream in enumerate(programs):

@@ -82,6 +82,9 @@ constexpr int DONE = TAGS * RANKS, EVENT_FLAGS = 2 * DONE, EPOCHS = EVENT_FLAGS 
 // Blocks part a chunk at multiples of a cache line, in elements.
 constexpr int GRAIN = 128 / sizeof(T);
 
+// A block has no more threads than this, so that each has registers enough.
+constexpr int MOST_THREADS = 512;
+
 // What is done with a value that comes in; Op, which the schedule has chosen, is the other such thing.
 struct Copy {
     template <class V>
@@ -143,8 +146,11 @@ __device__ inline Pack combined<Copy>(Pack, Pack from) { return from; }
 // addresses are as far from a multiple of 16, and one by one at both ends and elsewhere. No address is __restrict__, nor
 // read as if nobody wrote there: peers do.
 template <class Operation>
-__device__ __noinline__ void move(T* into, const T* own, const T* from, long long n) {
+__device__ inline void move(T* into, const T* own, const T* from, long long n) {
     constexpr int AT_ONCE = 4;  // loads under way in each thread
+    __builtin_assume(__isGlobal(into));
+    __builtin_assume(__isGlobal(own));
+    __builtin_assume(__isGlobal(from));
     const int threads = blockDim.x, thread = threadIdx.x;
     const unsigned odd = (unsigned long long)into & 15;
     const bool alike = odd == ((unsigned long long)from & 15) && odd == ((unsigned long long)own & 15);
@@ -165,6 +171,112 @@ __device__ __noinline__ void move(T* into, const T* own, const T* from, long lon
     for (; i < packs; i += threads) to[i] = combined<Operation>(a[i], b[i]);
     for (i = tail + thread; i < n; i += threads) into[i] = Operation::of(own[i], from[i]);
 }
+#endif
+
+// Where a place of a rank starts in its buffer, and where that is.
+__device__ inline long long offset(const Args& args, int rank, Place place) {
+    return args.cuts[PER_RANK ? rank * BUFFERS + place.buffer : place.buffer].start(place.chunk);
+}
+__device__ inline T* address(const Args& args, int rank, Place place) {
+    return args.buffers[rank * BUFFERS + place.buffer] + offset(args, rank, place);
+}
+
+// What a block does of slice `k` of a chunk of `length` elements: where it starts, and how long it is; `share`: its longest.
+struct Part {
+    long long start, length;
+
+    __device__ Part(const Args& args, int block, long long share, long long length, int k)
+        : start((k * (long long)args.blocks + block) * share) {
+        const long long left = length - start;
+        this->length = left < 0 ? 0 : left < share ? left : share;
+    }
+};
+
+// A send: to whom, with what tag, and its number of this launch.
+struct Sent {
+    int peer, tag, message;
+};
+
+// What follows is not put in where it is called, which is in many places of an irregular schedule.
+
+// Waits for a value of a flag, or a later one, and returns what it has then; 0 if it is told to stop.
+__device__ __noinline__ unsigned long long wait_for(const Flag* flag, unsigned long long value, Waiting what, Watch* watch) {
+    bool told = false;
+    Waiting* mine = (Waiting*)(watch + 1) + blockIdx.x;
+    unsigned looks = 0;
+    unsigned long long seen;
+    while ((seen = acquire(flag)) < value) {
+        if (!pause(flag, value, looks++)) continue;
+        if (!told) {
+            tell(&mine->peer, what.peer);
+            tell(&mine->tag, what.tag);
+            tell(&mine->message, what.message);
+            tell(&mine->slice, what.slice);
+            tell(&mine->kind, what.kind);
+            told = true;
+        }
+        if (look(&watch->stop) != GO) return 0;
+    }
+    if (told) tell(&mine->kind, NOTHING);
+    return seen;
+}
+
+// Waits until messages [from, upto) of `sent` have been taken; false if it is told to stop. `done`: the flags; `first`: the
+// number of the first message of this launch.
+__device__ __noinline__ bool wait_for_all(const Sent* sent, int from, int upto, const Flag* done, unsigned long long first,
+                                          Watch* watch) {
+    for (int k = from; k < upto; ++k) {
+        const Sent send = sent[k % QUEUE];
+        if (!wait_for(done + send.tag * RANKS + send.peer, (first + send.message + 1) << 20,
+                      {TAKEN, send.peer, send.tag, send.message, 0, {}}, watch))
+            return false;
+    }
+    return true;
+}
+
+// The block's part of slice `p` of a message comes from `theirs` on `peer`: mine = operand (operation) theirs. False if it
+// cannot be read.
+template <class Operation>
+__device__ __noinline__ bool receive(const Args& args, int rank, int block, long long share, int p, int peer, Place theirs,
+                                     Place mine, Place operand, long long like) {
+    const int k = p / args.slices;
+    theirs.chunk += k;
+    mine.chunk += k;
+    operand.chunk += k;
+    const Part part(args, block, share, args.values.length(like + k), p - k * args.slices);
+    if (!part.length) return true;
+    T* into = address(args, rank, mine) + part.start;
+    const T* own = address(args, rank, operand) + part.start;
+#ifdef SCHEDLANG_CPU
+    if (args.reach && args.reach[peer].process) {
+        const T* from = args.reach[peer].buffers[theirs.buffer] + offset(args, peer, theirs) + part.start;
+        return fetch<Operation>(into, own, from, part.length, args.reach[peer].process, peer, args.watch);
+    }
+#endif
+    move<Operation>(into, own, address(args, peer, theirs) + part.start, part.length);
+    return true;
+}
+
+// The block's part of `count` chunks: into = into (operation) from.
+template <class Operation>
+__device__ __noinline__ void apply(const Args& args, int rank, int block, long long share, Place from, Place into, int count,
+                                   long long like) {
+    for (int k = 0; k < count; ++k, ++from.chunk, ++into.chunk) {
+        const long long length = args.values.length(like + k);
+        T* to = address(args, rank, into);
+        const T* source = address(args, rank, from);
+        for (int s = 0; s < args.slices; ++s) {
+            const Part part(args, block, share, length, s);
+            if (part.length) move<Operation>(to + part.start, to + part.start, source + part.start, part.length);
+        }
+    }
+}
+
+// Where a schedule calls what a lane does in many places, putting it in there takes compilers too long.
+#if SCHEDLANG_CALLS > 60
+#define METHOD __device__ __noinline__
+#else
+#define METHOD __device__
 #endif
 
 // A block of a lane. All threads call the same functions in the same order; all fields but `epoch`, `seen` and what `sent`
@@ -198,7 +310,7 @@ struct Lane {
     __device__ int slices(int count) const { return stopped ? 0 : count * args.slices; }
 
     // The message of that number to `peer` is ready as a whole.
-    __device__ void post(int peer, int tag, int message) {
+    METHOD void post(int peer, int tag, int message) {
         if (stopped) return;
         enqueue(peer, tag, message);
         together();
@@ -206,7 +318,7 @@ struct Lane {
     }
 
     // Slice `p` of a message of `count` chunks is ready.
-    __device__ void pass(int peer, int tag, int message, int p, int count) {
+    METHOD void pass(int peer, int tag, int message, int p, int count) {
         const int last = count * args.slices - 1;
         if (stopped || p > last) return;
         if (p == 0) enqueue(peer, tag, message);
@@ -216,56 +328,51 @@ struct Lane {
     }
 
     // Takes slice `p` of a message of `count` chunks, which stands at `theirs` in the memory of `peer`, to `mine`.
-    __device__ void take(int peer, int tag, int message, int p, Place theirs, Place mine, int count, long long like) {
-        receive<Copy>(peer, tag, message, p, theirs, mine, mine, count, like);
+    METHOD void take(int peer, int tag, int message, int p, Place theirs, Place mine, int count, long long like) {
+        accept<Copy>(peer, tag, message, p, theirs, mine, mine, count, like);
     }
 
     // The same, for mine = operand (op) theirs.
-    __device__ void take_reduce(int peer, int tag, int message, int p, Place theirs, Place mine, Place operand, int count,
+    METHOD void take_reduce(int peer, int tag, int message, int p, Place theirs, Place mine, Place operand, int count,
                                 long long like) {
-        receive<Op>(peer, tag, message, p, theirs, mine, operand, count, like);
+        accept<Op>(peer, tag, message, p, theirs, mine, operand, count, like);
     }
 
     // The same where the message stands at the sender where it goes to here, and is combined with what is there.
-    __device__ void take(int peer, int tag, int message, int p, Place place, int count, long long like) {
-        receive<Copy>(peer, tag, message, p, place, place, place, count, like);
+    METHOD void take(int peer, int tag, int message, int p, Place place, int count, long long like) {
+        accept<Copy>(peer, tag, message, p, place, place, place, count, like);
     }
-    __device__ void take_reduce(int peer, int tag, int message, int p, Place place, int count, long long like) {
-        receive<Op>(peer, tag, message, p, place, place, place, count, like);
+    METHOD void take_reduce(int peer, int tag, int message, int p, Place place, int count, long long like) {
+        accept<Op>(peer, tag, message, p, place, place, place, count, like);
     }
 
     // Copies `count` chunks on this rank.
-    __device__ void copy(Place from, Place into, int count, long long like) { locally<Copy>(from, into, count, like); }
+    METHOD void copy(Place from, Place into, int count, long long like) { locally<Copy>(from, into, count, like); }
 
     // into = into (op) from.
-    __device__ void reduce(Place from, Place into, int count, long long like) { locally<Op>(from, into, count, like); }
+    METHOD void reduce(Place from, Place into, int count, long long like) { locally<Op>(from, into, count, like); }
 
     // Waits until all sends but the last `pending` have been taken: what they read may be written from here on. Where
     // `pending` is less than 0, nothing has to be waited for.
-    __device__ void settle(int pending) {
+    METHOD void settle(int pending) {
 #ifndef SCHEDLANG_FAULT_NO_SETTLE
         const int upto = posted - pending;
         if (pending < 0 || stopped || settled >= upto) return;
         bool fine = true;
-        if (threadIdx.x == 0)
-            for (int k = settled; fine && k < upto; ++k) {
-                const Sent send = sent[k % QUEUE];
-                fine = until(own(DONE + send.tag * RANKS + send.peer), (number(send.message) + 1) << 20,
-                            {TAKEN, send.peer, send.tag, send.message, 0, {}});
-            }
+        if (threadIdx.x == 0) fine = wait_for_all(sent, settled, upto, own(DONE), number(0), args.watch);
         settled = upto;
         meet(fine);
 #endif
     }
 
     // What this lane has done so far is done, for those who wait for the event.
-    __device__ void record(int event) {
+    METHOD void record(int event) {
         if (stopped) return;
         together();
         if (threadIdx.x == 0) release(own(EVENT_FLAGS + event), epoch + 1);
     }
 
-    __device__ void wait(int event) {
+    METHOD void wait(int event) {
         if (stopped) return;
         bool fine = true;
         if (threadIdx.x == 0) fine = until(own(EVENT_FLAGS + event), epoch + 1, {EVENT, rank, 0, event, 0, {}});
@@ -281,10 +388,6 @@ struct Lane {
     }
 
 private:
-    struct Sent {
-        int peer, tag, message;
-    };
-
     int block, posted, settled;  // sends so far, and how many of them have been taken for certain
     bool dirty;                  // threads have written what others may not see yet
     bool stopped;
@@ -299,7 +402,7 @@ private:
     __device__ unsigned long long number(int message) const { return epoch * MESSAGES + message; }
 
     // What the threads of the block have written is seen by all of them.
-    __device__ void together() {
+    METHOD void together() {
 #ifndef SCHEDLANG_FAULT_NO_BARRIER
         if (dirty) __syncthreads();
 #endif
@@ -324,26 +427,12 @@ private:
 #endif
     }
 
-    // Thread 0 waits for a value of a flag, or a later one; false if it is told to stop.
+    // Thread 0 waits; false if it is told to stop.
     __device__ bool until(const Flag* flag, unsigned long long value, Waiting what) {
-        bool told = false;
-        Waiting* mine = (Waiting*)(args.watch + 1) + blockIdx.x;
-        unsigned looks = 0;
-        while ((seen = acquire(flag)) < value) {
-            if (!pause(flag, value, looks++)) continue;
-            if (!told) {
-                tell(&mine->peer, what.peer);
-                tell(&mine->tag, what.tag);
-                tell(&mine->message, what.message);
-                tell(&mine->slice, what.slice);
-                tell(&mine->kind, what.kind);
-                told = true;
-            }
-            if (look(&args.watch->stop) != GO) return false;
-        }
+        if (seen_on == flag && seen >= value) return true;
+        seen = wait_for(flag, value, what, args.watch);
         seen_on = flag;
-        if (told) tell(&mine->kind, NOTHING);
-        return true;
+        return seen != 0;
     }
 
     // Remembers a send. Where too many are under way the oldest is waited for, which is one of an earlier step.
@@ -353,73 +442,30 @@ private:
         ++posted;
     }
 
-    // Where a place of a rank starts.
-    __device__ long long offset(int of, Place place) const {
-        return args.cuts[PER_RANK ? of * BUFFERS + place.buffer : place.buffer].start(place.chunk);
-    }
-    __device__ T* address(int of, Place place) const {
-        return args.buffers[of * BUFFERS + place.buffer] + offset(of, place);
-    }
-
-    // The part of this block in slice `k` of a chunk of `length` elements: where it starts, and how long it is.
-    struct Part {
-        long long start, length;
-    };
-    __device__ Part part(long long length, int k) const {
-        const long long start = (k * (long long)args.blocks + block) * share, left = length - start;
-        return {start, left < 0 ? 0 : left < share ? left : share};
-    }
-
     template <class Operation>
-    __device__ void receive(int peer, int tag, int message, int p, Place theirs, Place mine, Place operand, int count,
-                            long long like) {
+    METHOD void accept(int peer, int tag, int message, int p, Place theirs, Place mine, Place operand, int count,
+                           long long like) {
         const int last = count * args.slices - 1;
         if (stopped || p > last) return;
         bool fine = true;
 #ifndef SCHEDLANG_FAULT_NO_WAIT
-        if (threadIdx.x == 0) {
-            const Flag* ready = own(tag * RANKS + peer);
-            const unsigned long long value = (number(message) << 20) + p + 1;
-            if (seen_on != ready || seen < value) fine = until(ready, value, {MESSAGE, peer, tag, message, p, {}});
-        }
+        if (threadIdx.x == 0)
+            fine = until(own(tag * RANKS + peer), (number(message) << 20) + p + 1, {MESSAGE, peer, tag, message, p, {}});
 #endif
         meet(fine);
         if (stopped) return;
-        const int k = p / args.slices;
-        theirs.chunk += k;
-        mine.chunk += k;
-        operand.chunk += k;
-        const Part here = part(args.values.length(like + k), p - k * args.slices);
-        if (here.length) {
-            T* into = address(rank, mine) + here.start;
-            const T* old = address(rank, operand) + here.start;
-#ifdef SCHEDLANG_CPU
-            if (args.reach && args.reach[peer].process) {
-                const T* from = args.reach[peer].buffers[theirs.buffer] + offset(peer, theirs) + here.start;
-                stopped = !fetch<Operation>(into, old, from, here.length, args.reach[peer].process, peer, args.watch);
-            } else
-#endif
-                move<Operation>(into, old, address(peer, theirs) + here.start, here.length);
-            dirty = true;
-        }
-        if (p < last) return;
+        stopped = !receive<Operation>(args, rank, block, share, p, peer, theirs, mine, operand, like);
+        dirty = true;
+        if (stopped || p < last) return;
         together();
         if (threadIdx.x == 0) release(flag(peer, DONE + tag * RANKS + rank), (number(message) + 1) << 20);
     }
 
     template <class Operation>
-    __device__ void locally(Place from, Place into, int count, long long like) {
+    METHOD void locally(Place from, Place into, int count, long long like) {
         if (stopped) return;
         together();
-        for (int k = 0; k < count; ++k, ++from.chunk, ++into.chunk) {
-            const long long length = args.values.length(like + k);
-            T* to = address(rank, into);
-            const T* source = address(rank, from);
-            for (int s = 0; s < args.slices; ++s) {
-                const Part here = part(length, s);
-                if (here.length) move<Operation>(to + here.start, to + here.start, source + here.start, here.length);
-            }
-        }
+        apply<Operation>(args, rank, block, share, from, into, count, like);
         dirty = true;
     }
 };

@@ -159,6 +159,7 @@ static inline unsigned short float_to_half(float value) {
 #define __global__
 #define __device__
 #define __grid_constant__
+#define __launch_bounds__(threads)
 #define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 #define threadIdx (::here->thread)

@@ -115,7 +115,7 @@ static inline void combine(Half* into, const Half* own, const Half* from, long l
 
 // The block puts `own` (operation) `from`, n elements, in `into`, which may be `own`; each of its threads does a part.
 template <class Operation>
-__noinline__ static void move(T* into, const T* own, const T* from, long long n) {
+static inline void move(T* into, const T* own, const T* from, long long n) {
     if (blockDim.x > 1) {
         const long long each = (n + blockDim.x - 1) / blockDim.x, start = std::min(n, each * threadIdx.x);
         into += start, own += start, from += start;

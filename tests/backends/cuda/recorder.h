@@ -3,6 +3,8 @@
 
 #define __device__
 #define __global__
+#define __grid_constant__
+#define __launch_bounds__(threads)
 
 struct Place {
     int buffer;
