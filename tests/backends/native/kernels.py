@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.backends.native.arguments import Arguments, Cut, ModeStruct, Sizes
+from schedlang.backends.native.arguments import ArgsStruct, Arguments, Cut, ModeStruct, Sizes
 from schedlang.backends.native.compiler import load
 
 CUDA = Path(__file__).parents[3] / "backends" / "cuda"
@@ -190,17 +190,19 @@ def aligned(elements: int, dtype: Any, off: int = 0) -> np.ndarray:
 class World:
     """Ranks in this process: buffers, all alike and of ``elements``, and flags. ``slices``: of the longest chunk.
 
-    Compiled quickly, unless ``flags`` are others. ``off``: how many elements buffers lie behind an aligned address, by rank and buffer.
+    ``off``: how many elements buffers lie behind an aligned address, by rank and buffer. Compiled quickly, unless
+    ``flags`` are others. ``allocate``: memory for buffers and flags, as `aligned` does.
     """
 
     def __init__(self, kernel: Written, ranks: int, elements: int, dtype: Any = np.float32, *, blocks: int = 1,
                  slices: int = 1, name: str = "float", op: str = "Sum", faults: tuple[str, ...] = (),
-                 flags: tuple[str, ...] = ("-O1",), off: Callable[[int, int], int] = lambda rank, buffer: 0) -> None:
+                 flags: tuple[str, ...] = ("-O1",), off: Callable[[int, int], int] = lambda rank, buffer: 0,
+                 allocate: Callable[..., np.ndarray] = aligned) -> None:
         self.library = load(kernel.source(ranks, name, op, faults=faults), flags=flags)
         size = np.dtype(dtype).itemsize
-        self.buffers = [[aligned(elements, dtype, size * off(rank, b)) for b in range(kernel.buffers)]
+        self.buffers = [[allocate(elements, dtype, size * off(rank, b)) for b in range(kernel.buffers)]
                         for rank in range(ranks)]
-        self.flags = [aligned(8 * self.library.schedlang_flags() * blocks, np.uint64) for _ in range(ranks)]
+        self.flags = [allocate(8 * self.library.schedlang_flags() * blocks, np.uint64) for _ in range(ranks)]
         chunks = kernel.chunks(ranks)
         cut = Cut(None, elements, chunks, *divmod(elements, chunks))
         self.lanes = [(rank, program) for rank in range(ranks) for program in range(len(kernel.streams))]
@@ -221,11 +223,13 @@ class World:
         return np.stack([here[0] for here in self.buffers])
 
     def launch(self, kind: int = THREADS, threads: int = 1, *, looks: int = 600, yields: int = 400, delays: int = 0,
-               delay: int = 0, seed: int = 0, timeout: float = 20) -> int:
-        """What schedlang_launch returns."""
+               delay: int = 0, seed: int = 0, timeout: float = 20, first: int = 0, lanes: int | None = None) -> int:
+        """What schedlang_launch returns. ``first``, ``lanes``: only so many, from that one on."""
         mode = ModeStruct(kind, threads, looks, yields, delays, delay, seed, int(timeout * 1e9))
-        return self.library.schedlang_launch(ctypes.byref(self.arguments.struct), self.arguments.lanes,
-                                             ctypes.byref(mode))
+        struct = ArgsStruct.from_buffer_copy(self.arguments.struct)
+        struct.lanes += 2 * ctypes.sizeof(ctypes.c_int) * first
+        many = self.arguments.lanes - first if lanes is None else lanes
+        return self.library.schedlang_launch(ctypes.byref(struct), many, ctypes.byref(mode))
 
     @property
     def stop(self) -> str:

@@ -1,7 +1,7 @@
-"""Runs a kernel under ThreadSanitizer: `python -m tests.backends.native.racing KERNEL THREADS SEED [FAULT...]`.
+"""Runs kernels under ThreadSanitizer: `python -m tests.backends.native.racing THREADS SEED KERNEL[,KERNEL] [FAULT]`.
 
-libtsan must have been loaded before all else (`sanitized` says how). Says on standard output `right` or `wrong`, and
-why it ended early if it did; what the sanitizer finds is on standard error.
+libtsan must have been loaded before all else (`sanitized` says how). Says of each kernel on standard output whether it
+was `right` or `wrong`, or why it ended early; what the sanitizer finds is on standard error.
 """
 
 import os
@@ -27,21 +27,21 @@ def sanitized() -> dict[str, str] | None:
             "OPENBLAS_NUM_THREADS": "1", "TSAN_OPTIONS": "exitcode=0 report_signal_unsafe=0"}
 
 
-def main(name: str, threads: str, seed: str, *faults: str) -> None:
-    """Three launches, with delays at flags."""
+def launched(name: str, threads: int, seed: int, faults: tuple[str, ...]) -> str:
+    """What has become of three launches, with delays at flags."""
     kernel = ALL[name]
     world = World(kernel, 4, 20_000, blocks=2, slices=2, faults=faults, flags=THREAD_SANITIZER)
     right = True
     for launch in range(3):
         values = np.random.default_rng(launch).integers(-9, 9, (4, 20_000)).astype(np.float32)
         world.fill(values)
-        if world.launch(threads=int(threads), looks=300, yields=200, delays=4, delay=200, seed=3 * int(seed) + launch,
-                        timeout=3):
-            print(world.stop)
-            break
+        if world.launch(threads=threads, looks=300, yields=200, delays=4, delay=200, seed=3 * seed + launch, timeout=3):
+            return world.stop
         right &= np.array_equal(world.result(), expected(kernel, values))
-    print("right" if right else "wrong")
+    return "right" if right else "wrong"
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _, threads, seed, names, *faults = sys.argv
+    for name in names.split(","):
+        print(launched(name, int(threads), int(seed), tuple(faults)))
