@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 GROUP = "schedlang.backends"
 SHIPPED = {"numpy": "schedlang.backends.numpy:backend", "interpret": "schedlang.interpret:backend",
-           "torch": "schedlang.backends.torch:backend", "native": "schedlang.backends.native:backend"}
+           "torch": "schedlang.backends.torch:backend", "native": "schedlang.backends.native:backend",
+           "cupy": "schedlang.backends.cupy:backend"}
 
 Progress = Callable[[float], None]
 """Called now and then with the fraction of the work that is done, 0 to 1."""
@@ -77,7 +78,34 @@ class OnOneRank(SchedError):
 
 
 @runtime_checkable
-class Distributed(Backend, Protocol):
+class Adjustable(Backend, Protocol):
+    """A back end with choices of its own. ``choices``: their names, some of ``devices`` (GPUs by number), ``mode`` (a
+    word: how a schedule is executed), ``blocks`` of each lane, ``slice`` (the bytes of a chunk that a lane passes on at
+    a time) and ``timeout`` (seconds that a run may take)."""
+
+    @property
+    def choices(self) -> tuple[str, ...]: ...
+
+    def chosen(self, **choices: Any) -> Backend:
+        """This back end with other choices; what is not given stays. Raises SchedError (SL806) for values that are
+        none."""
+
+
+@runtime_checkable
+class Timed(Backend, Protocol):
+    """A back end that can tell how long a schedule takes without what comes before and after."""
+
+    def timed(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], bound: Bound, *, op: str | None,
+              accumulate: str | None = None, repeat: int = 1,
+              progress: Progress | None = None) -> tuple[list[float], list[dict[str, Array]]]:
+        """As :meth:`run`, ``repeat`` times: the seconds that each execution took, bringing arrays to where they are
+        needed left out, and the results of the last. ``bound``: the inputs, bound to the table already.
+
+        Raises as :meth:`run`."""
+
+
+@runtime_checkable
+class Distributed(Timed, Protocol):
     """A back end whose ranks are processes of their own: those that it starts, or those of a world that it finds."""
 
     def on(self, *, device: str | None = None, timeout: float | None = None, everywhere: bool = True) -> Distributed:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from weakref import ref
 
 from schedlang.backend import Place, Progress
@@ -90,6 +91,7 @@ class NativeBackend:
     """See :class:`schedlang.backend.Distributed`. ``processes``: ranks that we start are processes, not threads."""
 
     name = "native"
+    choices = ("blocks", "slice")
     timeout: float = TIMEOUT
     everywhere: bool = True
     processes: bool = False
@@ -114,6 +116,14 @@ class NativeBackend:
             raise SchedError(error("SL806", f"ranks cannot wait {timeout:g} seconds",
                                    help=f"give a timeout above 0 and up to {LONGEST:g} seconds"))
         return replace(self, timeout=self.timeout if timeout is None else timeout, everywhere=everywhere)
+
+    def chosen(self, *, blocks: int | None = None, slice: int | None = None) -> NativeBackend:
+        """See :meth:`schedlang.backend.Adjustable.chosen`."""
+        for what, number in (("--blocks", blocks), ("--slice", slice)):
+            if number is not None and number < 1:
+                raise SchedError(error("SL806", f"{what} is {number}", help="give a number of 1 or more"))
+        given: dict[str, Any] = {"blocks": blocks, "slice_bytes": slice}
+        return replace(self, options=replace(self.options, **{k: v for k, v in given.items() if v is not None}))
 
     def in_processes(self) -> NativeBackend:
         """The same with each rank a process of its own."""

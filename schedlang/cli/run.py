@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from schedlang.running.measure import Measurement
     from schedlang.running.reference import Comparison
 
+
+def _numbers(context: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """The callback of an option with numbers: ``0,1,2,3``."""
+    if text is None:
+        return None
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise bad_option(f"--{option.name} {text}: these are no numbers", help="for example --devices 0,1,2,3")
+    return tuple(map(int, words))
+
+
 @click.command(cls=OnRanks)
 @click.argument("schedule", metavar="FILE[::NAME]")
 @click.option("--ranks", metavar="N", help="How many ranks.")
@@ -45,7 +56,18 @@ if TYPE_CHECKING:
 @click.option("--processes", is_flag=True,
               help="Of the back end native: each rank a process of its own, not a thread of this one.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Of the back ends torch and native: how long a rank waits for another (default 300).")
+              help="Of the back ends torch and native: how long a rank waits for another (default 300); of cupy: how "
+                   "long a run may take (default 60).")
+@click.option("--devices", metavar="N,N,...", callback=_numbers,
+              help="Of the back end cupy: the GPUs to use, one for each rank or several ranks on each. Default: all.")
+@click.option("--mode", metavar="MODE",
+              help="Of the back end cupy: kernel (one on each GPU; the default) or streams (copies and small kernels, "
+                   "as a CUDA graph).")
+@click.option("--blocks", type=click.IntRange(min=1), metavar="N",
+              help="Of the back ends cupy and native: how many blocks share the work of each (rank, stream).")
+@click.option("--slice", "slice_text", metavar="BYTES",
+              help="Of the back ends cupy and native: how much of a chunk a (rank, stream) takes at a time, all its "
+                   "blocks together: 256KiB.")
 @click.option("--accumulate", metavar="DTYPE", callback=named_dtype,
               help="Hold values in this wider dtype until the end, for example float32.")
 @click.option("--repeat", type=click.IntRange(min=1), metavar="N", default=1, show_default=True,
@@ -61,8 +83,9 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Show the figures as JSON.")
 def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: str | None, max_ops: int | None,
             size: str | None, elements: int | None, source: str | None, dtype_name: str | None, backend_name: str,
-            device: str | None, processes: bool, timeout: float | None, accumulate: str | None, repeat: int, seed: int,
-            check: bool, sends_text: str, no_verify: bool, output: str | None, as_json: bool) -> int:
+            device: str | None, processes: bool, timeout: float | None, devices: tuple[int, ...] | None,
+            mode: str | None, blocks: int | None, slice_text: str | None, accumulate: str | None, repeat: int,
+            seed: int, check: bool, sends_text: str, no_verify: bool, output: str | None, as_json: bool) -> int:
     """Execute a schedule on real arrays: all ranks in this process, or with --backend torch each in one of its own.
 
     FILE is a schedule, an op table in JSON, or MSCCL XML (.xml, .xml.gz). Shows the time, and bandwidths as nccl-tests
@@ -87,7 +110,9 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     if sum(given is not None for given in (size, elements, source)) > 1:
         raise bad_option("--size, --elements and --input each say how large the arrays are", help="give one of them")
     dtype = None if dtype_name is None else named(dtype_name)
-    runner = _on(find(backend_name), device, processes, timeout)
+    choices = {"devices": devices, "mode": mode, "blocks": blocks,
+               "slice": None if slice_text is None else make.bytes_of(slice_text)}
+    runner = _on(find(backend_name), device, processes, timeout, choices)
     place = runner.place() if isinstance(runner, Distributed) else None
     rank = None if place is None else place.rank
     this = compared = bound = None
@@ -124,10 +149,21 @@ def command(schedule: str, ranks: str | None, parameters: tuple[str, ...], op: s
     return EXIT_CLEAN
 
 
-def _on(runner: Backend, device: str | None, processes: bool, timeout: float | None) -> Backend:
-    """A back end with the options that are for ranks in processes of their own."""
-    from schedlang.backend import Distributed
+def _on(runner: Backend, device: str | None, processes: bool, timeout: float | None,
+        choices: dict[str, Any]) -> Backend:
+    """A back end with the options that are not for all of them."""
+    from schedlang.backend import Adjustable, Distributed
 
+    if not isinstance(runner, Distributed):
+        choices = {**choices, "timeout": timeout}
+    given = {name: value for name, value in choices.items() if value is not None}
+    known = runner.choices if isinstance(runner, Adjustable) else ()
+    foreign = next((name for name in given if name not in known and name != "timeout"), None)
+    if foreign is not None:
+        raise bad_option(f"--{foreign} is not for the back end {runner.name}",
+                         help="leave it out, or choose another back end with --backend")
+    if isinstance(runner, Adjustable) and given.keys() <= set(known):
+        runner, timeout = runner.chosen(**given), None if "timeout" in given else timeout
     if processes:
         if not hasattr(runner, "in_processes"):
             raise bad_option(f"--processes is not for the back end {runner.name}", help="add --backend native")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schedlang.backend import Backend, Distributed, Progress
+from schedlang.backend import Backend, Progress, Timed
 from schedlang.ir.table import Array, OpTable
 from schedlang.running import bandwidth
 from schedlang.running.binding import Bound, bind
@@ -37,7 +37,7 @@ def measure(table: OpTable, inputs: Sequence[Mapping[str, Array]], backend: Back
     bound = bound or bind(table, inputs)
     seconds: list[float] = []
     outputs: list[dict[str, Array]] = []
-    if isinstance(backend, Distributed):
+    if isinstance(backend, Timed):
         seconds, outputs = backend.timed(table, inputs, bound, op=table.collective.op, accumulate=accumulate,
                                          repeat=repeat, progress=progress)
         repeat = 0

@@ -142,7 +142,7 @@ def test_a_wrong_result_exits_with_1(wrong, capsys):
     (["--dtype", "float8"], "SL803", "bfloat16"),
     (["--op", "band"], "SL803", "integer"),
     (["--op", "mean"], "SL806", "sum, prod, min"),
-    (["--backend", "abacus"], "SL804", "interpret, numpy"),
+    (["--backend", "abacus"], "SL804", "interpret, native, numpy"),
     (["--accumulate", "float16"], "SL803", "float64"),
     (["--input", "nowhere.npz"], "SL801", "cannot read"),
     (["-o", "/nowhere/at/all.npz"], "SL807", "cannot write"),

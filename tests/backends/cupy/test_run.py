@@ -17,7 +17,7 @@ from schedlang.running.dtypes import DTYPES
 from schedlang.verify import verify
 from tests import cupy_double, strategies, tables
 from tests.backends.native.test_native import case_of, defined
-from tests.backends.torch.shipped import SCHEDULES, shipped, sizes
+from tests.backends.torch.shipped import EXAMPLES, SCHEDULES, shipped, sizes
 from tests.backends.worlds import assert_same_bits, some_inputs, some_layout
 
 MODES = ("kernel", "streams")
@@ -272,3 +272,22 @@ def test_a_gpu_that_the_compiler_does_not_know():
     found = refused(run, cupy_double.World(1, capability=70))
     assert found.code == "SL804" and "NVRTC 13.0 does not know this GPU, which is sm_70; the oldest" in found.message
     assert "schedlang[cuda12]" in found.help
+
+
+def test_the_command(call):
+    """Options reach the back end, and those of another are refused."""
+    ring = str(EXAMPLES / "allreduce" / "ring.sched")
+    for more in ([], ["--mode", "streams"], ["--blocks", "3", "--slice", "4KiB", "--devices", "1,0"]):
+        with cupy_double.installed(cupy_double.World(2)) as world:
+            status, out, err = call("run", ring, "--ranks", "4", "--backend", "cupy", "--elements", "1000", "--repeat",
+                                    "3", "--check", "--timeout", "60", *more)
+            assert (status, err) == (0, "") and "right: 4,000 elements" in out and "the shortest of 3" in out
+            assert (world.launches, world.graph_launches) == ((0, 2) if "streams" in more else (6, 0))
+    for more, told in [(["--mode", "x", "--backend", "cupy"], "there is no mode x"),
+                       (["--devices", "0", "--backend", "native"], "--devices is not for the back end native"),
+                       (["--blocks", "2"], "--blocks is not for the back end numpy"),
+                       (["--device", "cpu", "--backend", "cupy"], "--device and --timeout are not for"),
+                       (["--devices", "0,x", "--backend", "cupy"], "these are no numbers")]:
+        with cupy_double.installed(cupy_double.World(2)):
+            status, _, err = call("run", ring, "--ranks", "4", *more)
+            assert status == 2 and told in err and "help:" in err
