@@ -12,7 +12,7 @@ from schedlang.backends.cupy.machine import trouble
 from schedlang.diagnostics import SchedError, error
 
 THREADS = 512
-"""Threads of a block."""
+"""Threads of a block: MOST_THREADS of lane.cuh."""
 
 
 @dataclass(frozen=True)
