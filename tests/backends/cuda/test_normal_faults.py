@@ -79,6 +79,21 @@ def test_a_send_whose_place_another_stream_writes():
     found(table, with_columns(form, after=np.full(5, NONE)), "another block may")
 
 
+def test_a_send_whose_place_another_stream_writes_before_its_own_does():
+    first = [{"op": "send", "rank": 0, "stream": "a", "step": 0, "buffer": "data", "chunk": 0, "peer": 1},
+             {"op": "recv", "rank": 1, "stream": "a", "step": 0, "buffer": "data", "chunk": 0, "peer": 0}]
+    for k, (one, other) in enumerate(("ab", "ba")):     # b writes after a has sent, then a after b has written
+        first += [{"op": "record", "rank": 0, "stream": one, "step": 1 + k, "event": "e", "index": k},
+                  {"op": "wait", "rank": 0, "stream": other, "step": 2 * k, "event": "e", "index": k},
+                  {"op": "copy", "rank": 0, "stream": other, "step": 2 * k + 1, "buffer": "data", "chunk": 0,
+                   "from_buffer": "input", "from_chunk": 0}]
+    table = table_from_rows(first, ranks=2, collective=Collective("custom"),
+                            buffers=[Buffer("data", 1, role="data"), Buffer("input", 1, role="input")])
+    form = normal(table)
+    assert form.after.max() == 0 == form.after[0] and (form.after[1:] == NONE).all()
+    found(table, with_columns(form, after=np.full(len(form.table), NONE)), "another block may")
+
+
 def test_what_another_stream_wrote_before_is_not_waited_for():
     rows = [{"op": "copy", "rank": 0, "stream": "b", "step": 0, "buffer": "data", "chunk": 0, "from_buffer": "input",
              "from_chunk": 0},
