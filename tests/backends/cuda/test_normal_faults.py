@@ -155,6 +155,50 @@ def test_messages_passed_on_side_by_side_have_tags_of_their_own():
         second, form.table.chunk, form.message)), messages=2), "a flag falls", piece=1)
 
 
+def test_messages_of_two_streams_have_tags_of_their_own():
+    """Stream a posts two messages at once; by the first one, rank 1 makes stream b send to rank 2 what follows the
+    second one on its connection, and it may do so before stream a has come to that."""
+    rows = [{"op": "send", "rank": 0, "stream": "a", "buffer": "data", "chunk": 0, "peer": 1},
+            {"op": "recv", "rank": 1, "stream": "a", "buffer": "data", "chunk": 0, "peer": 0},
+            {"op": "send", "rank": 0, "stream": "a", "buffer": "data", "chunk": 1, "peer": 2, "chan": "c"},
+            {"op": "recv", "rank": 2, "stream": "a", "buffer": "data", "chunk": 1, "peer": 0, "chan": "c"},
+            {"op": "send", "rank": 1, "stream": "a", "step": 1, "buffer": "data", "chunk": 0, "peer": 0, "chan": "d"},
+            {"op": "recv", "rank": 0, "stream": "b", "buffer": "data", "chunk": 2, "peer": 1, "chan": "d"},
+            {"op": "send", "rank": 0, "stream": "b", "step": 1, "buffer": "data", "chunk": 2, "peer": 2, "chan": "c"},
+            {"op": "recv", "rank": 2, "stream": "a", "step": 1, "buffer": "data", "chunk": 2, "peer": 0, "chan": "c"}]
+    table = table_from_rows(rows, ranks=3, collective=Collective("custom"), buffers=[Buffer("data", 3, role="data")])
+    form = normal(table)
+    to_two = (form.table.op == Op.SEND) & (form.table.peer == 2)
+    assert len({*form.tag[to_two].tolist()}) == 2 and form.message[to_two].tolist() == [0, 0]
+    both = to_two | (form.table.rank == 2)
+    one = replace(with_columns(form, tag=np.where(both, 0, form.tag), message=np.where(
+        both, form.table.chunk - 1, form.message)), messages=2)
+    fell = 0
+    for seed in range(40):
+        agree(table, Layout(table, 12), seed)
+        try:
+            agree(table, Layout(table, 12), seed, one)
+        except AssertionError as wrong:
+            assert "a flag falls" in str(wrong)
+            fell += 1
+    assert fell
+
+
+def test_sums_into_ranges_that_overlap():
+    """Piece by piece, the second message would come to chunk 1 before the first one does."""
+    rows = [row for k in range(2) for row in (
+        {"op": "send", "rank": 1 + k, "buffer": "data", "chunk": k, "count": 2, "peer": 0},
+        {"op": "reduce_recv", "rank": 0, "buffer": "data", "chunk": k, "count": 2, "peer": 1 + k})]
+    table = table_from_rows(rows, ranks=3, collective=Collective("custom", "sum"),
+                            buffers=[Buffer("data", 3, role="data")])
+    form = normal(table)
+    mine = form.table.rank == 0
+    assert [(Op(int(o)).name, int(b)) for o, b in zip(form.table.op[mine], form.table.buffer[mine], strict=True)] == [
+        ("REDUCE_RECV", 0), ("RECV", 1), ("REDUCE", 0)]
+    for seed in range(4):
+        agree(table, Layout(table, 12), seed)
+
+
 def test_a_queue_that_is_too_short():
     table = shipped("allreduce/all_pairs.sched", "all_pairs", 4)
     found(table, replace(normal(table), queue=1), "wait for each other")
