@@ -112,11 +112,18 @@ def disagreement(known: bytes, other: bytes) -> SchedError:
 
 def require_equal(headers: Sequence[Header]) -> None:
     """Raises SchedError (SL812) where not all ranks say the same; ``headers``: of each rank."""
+    require_alike([header.pack(rank) for rank, header in enumerate(headers)])
+
+
+def require_alike(headers: Sequence[bytes]) -> None:
+    """As :func:`require_equal`, for headers in bytes."""
+    first = _means(headers[0])
+    if all(_means(header) == first for header in headers):
+        return
     known, other = EMPTY, EMPTY
-    for rank, header in enumerate(headers):
-        known, other = merged(known, other, header.pack(rank), EMPTY)
-    if other != EMPTY:
-        raise disagreement(known, other)
+    for header in headers:
+        known, other = merged(known, other, header, EMPTY)
+    raise disagreement(known, other)
 
 
 def require_equal_counts(sent: Array, received: Array, header: Header) -> None:

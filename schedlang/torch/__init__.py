@@ -28,12 +28,13 @@ from schedlang.torch.collectives import (
 from schedlang.torch.ddp import ddp_hook
 from schedlang.torch.group import Group, register
 from schedlang.torch.lane import Work
+from schedlang.torch.local import empty_shared, use_local
 from schedlang.torch.select import Options, Rule
 
 register()
 
 __all__ = [
     "Group", "Options", "Rule", "Work", "all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce",
-    "all_to_all_single", "barrier", "broadcast", "ddp_hook", "functional", "gather", "reduce", "reduce_scatter",
-    "reduce_scatter_single", "reduce_scatter_tensor", "scatter",
+    "all_to_all_single", "barrier", "broadcast", "ddp_hook", "empty_shared", "functional", "gather", "reduce",
+    "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "use_local",
 ]

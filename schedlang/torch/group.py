@@ -53,7 +53,9 @@ class Group(dist.ProcessGroup):     # type: ignore[misc]      # torch is Any to 
         """The selection table in words, and which functions went to the inner backend so far, how often."""
         passed = [f"{name}: the inner backend, {self.options.inner}, {count} time{'s' * (count != 1)}"
                   for name, count in sorted(self.passed.items())]
-        return [*map(str, self.options.table), *passed]
+        local = [] if self.options.local is None else [f"on one machine: {self.options.local}"]
+        apart = [f"by messages after all: {state.apart}" for state in states_of(self) if state.apart]
+        return [*map(str, self.options.table), *local, *apart, *passed]
 
     def shutdown(self) -> None:
         """What ``destroy_process_group`` calls: the end of the group, once all that was issued is over."""

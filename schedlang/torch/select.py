@@ -14,6 +14,9 @@ from schedlang.schedule import Schedule
 INNER = ("gloo", "nccl")
 """The backends that carry the messages, and what has no schedule."""
 
+LOCAL = (None, "native")
+"""What takes the place of messages among ranks of one machine."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -66,12 +69,15 @@ def _default() -> tuple[Rule, ...]:
 class Options:
     """What ``torch.distributed.init_process_group("schedlang", pg_options=...)`` takes.
 
-    ``inner``: the backend that carries messages, `gloo` or `nccl`. ``table``: the first rule that fits a call decides;
-    a call that none fits goes to the inner backend. ``check``, ``verify``: as for every collective of
+    ``inner``: the backend that carries messages, `gloo` or `nccl`. ``local``: `native`: where all ranks of a group are
+    on one machine, schedules run as kernels on memory that the ranks share, without messages; calls with counts still
+    go by messages, and so do all of a group that has ranks on several machines. ``table``: the first rule that fits a
+    call decides; a call that none fits goes to the inner backend. ``check``, ``verify``: as for every collective of
     :mod:`schedlang.torch`. Groups made later have the options of the first, unless they are given their own.
     """
 
     inner: str = "gloo"
+    local: str | None = None
     table: Sequence[Rule] = field(default_factory=_default)
     check: str = "every"
     verify: bool = True
@@ -80,6 +86,10 @@ class Options:
     def __post_init__(self) -> None:
         if self.inner not in INNER:
             raise ValueError(f"inner must be one of {', '.join(INNER)}, not {self.inner!r}")
+        if self.local not in LOCAL:
+            raise ValueError(f'local must be "native" or None, not {self.local!r}')
+        if self.local is not None and self.inner != "gloo":
+            raise ValueError(f'local="{self.local}" is for tensors on the CPU, and so for inner="gloo"')
 
     def choose(self, collective: str, size: int, ranks: int) -> Given | None:
         """The schedule for a call; None: the inner backend's own."""
@@ -92,4 +102,4 @@ class Options:
         """All of it in words, the same on two ranks only where they mean the same; schedules by their digest."""
         rules = [f"{rule} {digest(rule.schedule.table).hex()}" if isinstance(rule.schedule, Schedule) else str(rule)
                  for rule in self.table]
-        return [f"inner={self.inner}", f"check={self.check}", f"verify={self.verify}", *rules]
+        return [f"inner={self.inner}", f"local={self.local}", f"check={self.check}", f"verify={self.verify}", *rules]

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from torch.autograd import profiler
 from torch.distributed import distributed_c10d as c10d
 
+from schedlang.backends.native.meeting import Meeting
 from schedlang.backends.torch.bound import Bound
 from schedlang.backends.torch.execute import SIZES_KEPT, Executor
 from schedlang.backends.torch.faults import first_line
@@ -30,6 +32,7 @@ from schedlang.ir.table import NONE, Array, Collective, OpTable
 from schedlang.schedule import Schedule
 from schedlang.torch.buffers import Buffers
 from schedlang.torch.lane import Lane, Work
+from schedlang.torch.local import LocalExecutor, met
 
 
 class Counted(Executor):
@@ -56,7 +59,7 @@ class Entry:
     """A schedule that the group uses. ``agreed``: all ranks were seen to use it."""
 
     chosen: Chosen
-    executor: Executor
+    executor: Executor | LocalExecutor
     agreed: bool = False
 
 
@@ -92,6 +95,10 @@ class State:
         self.calls = 0
         self._lost: SchedError | None = None
         self._options = None if kind == "cuda" else group._get_backend(torch.device(kind)).options
+        self._group = group
+        self._local: Meeting | None = None
+        self.apart = ""                                     # why ranks that were to share memory do not
+        self._asked = kind == "cpu" and getattr(getattr(group, "options", None), "local", None) == "native"
         self._files: dict[Any, Entry] = {}
         self._reading: OrderedDict[Any, Entry] = OrderedDict()      # by the counts that they look at, too
         self._schedules: WeakKeyDictionary[Schedule, dict[Any, Entry]] = WeakKeyDictionary()
@@ -174,11 +181,17 @@ class State:
                         NONE if request.root is None else request.root,
                         NONE if request.elements is None else request.elements, entry.chosen.digest,
                         entry.chosen.title, issued.refused)
+        if isinstance(entry.executor, LocalExecutor):
+            entry.executor.timeout = self.handshake.timeout
+            entry.executor.call(header, buffers(entry.chosen), request.elements, request.op, request.dtype)
+            issued.refused = ""
+            return
         if _every(request.check) or not entry.agreed:
             self._agree(header, entry.chosen.table)
             entry.agreed = True
         if request.sends is not None:
             entry = self._with_counts(entry, request, header)
+        assert isinstance(entry.executor, Executor)
         entry.executor.timeout = self.handshake.timeout
         entry.executor.run(buffers(entry.chosen), request.elements, op=request.op)
 
@@ -202,6 +215,32 @@ class State:
         assert isinstance(entry.executor, Counted)
         entry.executor.counts = counts
         return entry
+
+    def use_local(self, local: bool) -> None:
+        """Whether schedules run on memory that the ranks share, from here on. Raises SchedError (SL811) on all ranks
+        where these are not on one machine."""
+        if local and self._local is None:
+            self._local = met(self._group, self.rank, self.size, self._timeout())
+        if local != self._asked:
+            self._asked = local
+            self._files.clear()
+            self._reading.clear()
+            self._schedules.clear()
+
+    def _meeting(self) -> Meeting | None:
+        """The ranks, where they were asked to share memory and are on one machine."""
+        if self._asked and self._local is None:
+            try:
+                self._local = met(self._group, self.rank, self.size, self._timeout())
+            except SchedError as failure:
+                if failure.diagnostics[0].code != "SL811":
+                    raise
+                self._asked = False                         # on all ranks: messages will do
+                self.apart = failure.diagnostics[0].message
+        return self._local if self._asked else None
+
+    def _timeout(self) -> timedelta:
+        return self._options._timeout if self._options is not None else timedelta(minutes=30)
 
     def entry(self, request: Request) -> Entry:
         """What is kept of the schedule that a call names. Raises SchedError where it does not fit."""
@@ -240,6 +279,9 @@ class State:
         counted = request.sends is not None
         wanted = Collective(request.collective, root=request.root, counts=counts if counted else None)
         chosen = choose(self._given(request), wanted, self.size, verify=request.verify)
+        meeting = None if counted else self._meeting()
+        if meeting is not None:
+            return Entry(chosen, LocalExecutor(chosen.table, self.rank, meeting))
         return Entry(chosen, (Counted if counted else Executor)(chosen.table, self.rank, self.wire))
 
 
