@@ -101,7 +101,9 @@ class Head:
     def beginning(self, streams: str) -> list[str]:
         """Where the schedule begins: the names of buffers, and what the text of the streams needs."""
         lines = ["// " + "-" * 116, "// The schedule.", ""]
-        lines += [f"constexpr int {name} = {b};" for b, name in self.names.buffers.items()]
+        code = re.sub("//.*", "", streams)                  # compilers warn of names that nothing uses
+        lines += [f"constexpr int {name} = {b};" for b, name in self.names.buffers.items()
+                  if re.search(rf"\b{name}\b", code)]
         for name, (text, meaning) in ARITHMETIC.items():
             if re.search(rf"\b{name}\(", streams):
                 lines += ["", f"// {meaning}", f"__device__ constexpr int {name}(int a, int n) {{ return {text}; }}"]

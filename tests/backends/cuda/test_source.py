@@ -95,6 +95,9 @@ def test_names_are_none_that_mean_something(word, tmp_path):
     chunks ranks
     buffer {word}[1]
     stream {word}:
+        step:
+            for r in 0..ranks:
+                copy data[r] into {word}[0] on r
         for s in 0..ranks - 1:
             step:
                 for r in 0..ranks:
