@@ -897,7 +897,8 @@ _RUNNING = (
         "SL811", "no-world", UNUSABLE, "The ranks cannot be started, or are not those of the schedule.",
         """
         With the back end torch each rank is a process. It starts as many as the schedule has ranks, on this machine;
-        under torchrun it uses those that are there, whose number must then be the schedule's. Over NCCL each of them
+        under torchrun it uses those that are there, whose number must then be the schedule's; so does the back end
+        native, whose ranks must all be on one machine, of one user, and see each other's processes. Over NCCL each rank
         needs a GPU of its own. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say that it is one of several processes,
         and which: all of them, or it cannot join the others.
 
