@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.autograd import profiler
 from torch.distributed import distributed_c10d as c10d
 
+from schedlang.backends.native.execute import LocalExecutor, met
 from schedlang.backends.native.meeting import Meeting
 from schedlang.backends.torch.bound import Bound
 from schedlang.backends.torch.execute import SIZES_KEPT, Executor
@@ -32,7 +33,6 @@ from schedlang.ir.table import NONE, Array, Collective, OpTable
 from schedlang.schedule import Schedule
 from schedlang.torch.buffers import Buffers
 from schedlang.torch.lane import Lane, Work
-from schedlang.torch.local import LocalExecutor, met
 
 
 class Counted(Executor):
