@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +25,7 @@ LEAST = 7
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """One that is timed: ``run`` it on its ``tensors``; ``result`` is where what it gives here is then."""
 
     title: str
@@ -39,23 +39,23 @@ def contests(world: World, what: Sequence[Contest]) -> list[list[list[list[float
     return [contest(world, one) for one in what]
 
 
-def contest(world: World, what: Contest) -> list[list[list[float]]]:
-    """For each size the seconds of each round, on the rank that took longest: of the built-in, then of each table."""
-    wire, found = wire_of(world.group), []
+def contest(world: World, what: Contest, ways: Callable[..., Iterable[Side]] | None = None) -> list[list[list[float]]]:
+    """For each size the seconds of each round, on the rank that took longest: of the built-in, then of each table.
+    ``ways``: gives the sides of a table, from the arguments of :func:`by_messages`; None: that."""
+    found = []
     for turn, elements in enumerate(what.sizes):
         sides = [_built_in(world, what.tables[0][1], elements, what.dtype)]
         for title, table in what.tables:
-            executor = Executor(table, world.rank, wire, timeout=world.timeout)
-            sides.append(_of_table(world, title, executor, elements, what.dtype))
+            sides += (ways or by_messages)(world, title, table, elements, what.dtype)
         _require_equal(world, sides)
         found.append(_times(world, sides, what))
         world.tell((turn + 1) / len(what.sizes))
     return found
 
 
-def _times(world: World, sides: Sequence[_Side], what: Contest) -> list[list[float]]:
+def _times(world: World, sides: Sequence[Side], what: Contest) -> list[list[float]]:
     """Rounds in which each side runs once; each round begins with another."""
-    def one(side: _Side) -> float:
+    def one(side: Side) -> float:
         with together(world, "before an execution"):
             dist.barrier(world.control)
         begun = now(world)
@@ -80,7 +80,7 @@ def _times(world: World, sides: Sequence[_Side], what: Contest) -> list[list[flo
     return found
 
 
-def _require_equal(world: World, sides: Sequence[_Side]) -> None:
+def _require_equal(world: World, sides: Sequence[Side]) -> None:
     """Raises SchedError (SL805) where a side does not give what the first gives; then all tensors hold zeros, which no
     number of rounds makes too large."""
     for side in sides:
@@ -97,17 +97,32 @@ def _require_equal(world: World, sides: Sequence[_Side]) -> None:
             tensor.zero_()
 
 
-def _of_table(world: World, title: str, executor: Executor, elements: int, dtype: str) -> _Side:
-    table, rank, layout = executor.table, world.rank, Layout(executor.table, elements)
-    buffers = {b.name: torch.empty(int(layout.count(i)[rank]), dtype=getattr(torch, dtype), device=world.device)
-               for i, b in enumerate(table.buffers) if b.role != "scratch" and b.only in (None, rank)}
+def by_messages(world: World, title: str, table: OpTable, elements: int, dtype: str) -> Iterator[Side]:
+    """A table executed by messages."""
+    executor = Executor(table, world.rank, wire_of(world.group), timeout=world.timeout)
     executor.bound(elements)
-    wanted = [buffers[name][first:last] for name, (first, last) in extents(layout, rank, ends(table)[rank]).items()]
-    result = wanted[0] if wanted else torch.empty(0, dtype=getattr(torch, dtype), device=world.device)
-    return _Side(title, lambda: executor.run(buffers, elements), [*buffers.values()], result)
+    buffers = {name: torch.empty(length, dtype=getattr(torch, dtype), device=world.device)
+               for name, length in lengths(world, table, elements).items()}
+    yield side(world, title, table, elements, buffers, lambda: executor.run(buffers, elements))
 
 
-def _built_in(world: World, table: OpTable, elements: int, dtype: str) -> _Side:
+def lengths(world: World, table: OpTable, elements: int) -> dict[str, int]:
+    """The elements of the buffers that a caller of a table has on this rank, by name."""
+    layout = Layout(table, elements)
+    return {b.name: int(layout.count(i)[world.rank]) for i, b in enumerate(table.buffers)
+            if b.role != "scratch" and b.only in (None, world.rank)}
+
+
+def side(world: World, title: str, table: OpTable, elements: int, buffers: Mapping[str, torch.Tensor],
+         run: Callable[[], object]) -> Side:
+    """A table that ``run`` executes on ``buffers``."""
+    parts = extents(Layout(table, elements), world.rank, ends(table)[world.rank])
+    wanted = [buffers[name][first:last] for name, (first, last) in parts.items()]
+    nothing = next(iter(buffers.values()))[:0] if buffers else torch.empty(0)
+    return Side(title, run, [*buffers.values()], wanted[0] if wanted else nothing)
+
+
+def _built_in(world: World, table: OpTable, elements: int, dtype: str) -> Side:
     """The built-in for a table's collective, with its operator and root."""
     c, group = table.collective, world.group
     kind, root, n = COLLECTIVES[c.name], c.root or 0, world.size
@@ -119,10 +134,10 @@ def _built_in(world: World, table: OpTable, elements: int, dtype: str) -> _Side:
         run: dict[str, Callable[[], object]] = {
             "allreduce": lambda: call(long, op, group), "broadcast": lambda: call(long, root, group),
             "reduce": lambda: call(long, root, op, group)}
-        return _Side(title, run[c.name], [long], long if c.name != "reduce" or world.rank == root else long[:0])
+        return Side(title, run[c.name], [long], long if c.name != "reduce" or world.rank == root else long[:0])
     other = torch.empty_like(long if kind.long == "both" else long[: elements // n])
     if c.name == "allgather":
-        return _Side(title, lambda: call(long, other, group), [long, other], long)
+        return Side(title, lambda: call(long, other, group), [long, other], long)
     if c.name == "alltoall":
-        return _Side(title, lambda: call(other, long, group=group), [long, other], other)
-    return _Side(title, lambda: call(other, long, op, group), [long, other], other)
+        return Side(title, lambda: call(other, long, group=group), [long, other], other)
+    return Side(title, lambda: call(other, long, op, group), [long, other], other)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby, product
-from typing import TYPE_CHECKING
+from itertools import groupby
 
 import click
 
-from schedlang.cli.common import EXIT_CLEAN, bad_option, named_dtype, one_rank_count, output_file, put, value_options
+from schedlang.cli.bench_native import command as native
+from schedlang.cli.benching import as_text, fitting, kind, row, tables
+from schedlang.cli.common import EXIT_CLEAN, named_dtype, one_rank_count, output_file, put, value_options
 from schedlang.cli.common import parameters as value_lists
-from schedlang.cli.executing import OnRanks, in_bytes, progress_bar, short_time, within_memory
-from schedlang.loading import load_table, parameters_of
-
-if TYPE_CHECKING:
-    from schedlang.backends.torch.job import Contest
-    from schedlang.expand import Value
-    from schedlang.ir.table import OpTable
-    from schedlang.running.pairs import Row
-
-SHIPPED = ("allreduce/ring.sched", "allreduce/halving_doubling.sched", "allreduce/all_pairs.sched")
-"""What is timed where nothing is named: these are for any number of ranks."""
+from schedlang.cli.executing import OnRanks, progress_bar, within_memory
 
 
 @click.group()
 def command() -> None:
     """Time schedules against what they are to replace."""
+
+
+command.add_command(native)
 
 
 @command.command("torch", cls=OnRanks)
@@ -57,7 +50,7 @@ def against_torch(schedules: tuple[str, ...], ranks: str | None, parameters: tup
     """
     from schedlang.backend import find
     from schedlang.backends.torch import backend
-    from schedlang.backends.torch.job import Contest
+    from schedlang.backends.torch.job import BUILT_IN, Contest
     from schedlang.running.dtypes import named, require_defined
     from schedlang.running.inputs import bytes_of
     from schedlang.running.pairs import as_csv
@@ -70,94 +63,22 @@ def against_torch(schedules: tuple[str, ...], ranks: str | None, parameters: tup
     contests = []
     with within_memory(), progress_bar() as progress:
         number = one_rank_count(ranks) or (4 if place is None else place.size)
-        tables = sorted(_tables(schedules, number, value_lists(parameters), op, max_ops), key=_kind)
-        for (_, operator, _), group in groupby(tables, key=_kind):
+        found = sorted(tables(schedules, number, value_lists(parameters), op, max_ops, BUILT_IN), key=kind)
+        for (_, operator, _), group in groupby(found, key=kind):
             if operator:
                 require_defined(operator, dtype)
             some = list(group)
-            fitting = [_fitting(some[0][1], size // dtype.numpy.itemsize) for size in wanted]
-            contests.append(Contest(some, fitting, dtype.name, pairs, seconds))
-        times = runner.on_ranks("schedlang.backends.torch.contest:contests", (contests,), number, tables[0][1].name,
+            elements = [fitting(some[0][1], size // dtype.numpy.itemsize) for size in wanted]
+            contests.append(Contest(some, elements, dtype.name, pairs, seconds))
+        times = runner.on_ranks("schedlang.backends.torch.contest:contests", (contests,), number, found[0][1].name,
                                 progress)[0]
     if place is not None and place.rank:
         return EXIT_CLEAN
-    rows = [row for what, found in zip(contests, times, strict=True) for row in _rows(what, found)]
-    put(as_csv(rows) if style == "csv" else _text(rows), output)
+    rows = []
+    for what, by_size in zip(contests, times, strict=True):
+        against = BUILT_IN[what.tables[0][1].collective.name]
+        for size, (built_in, *mine) in zip(what.sizes, by_size, strict=True):
+            rows += [row("torch", against, table, title, what.dtype, size, took, built_in)
+                     for (title, table), took in zip(what.tables, mine, strict=True)]
+    put(as_csv(rows) if style == "csv" else as_text(rows, "built-in", "torch.distributed."), output)
     return EXIT_CLEAN
-
-
-def _tables(schedules: Sequence[str], ranks: int, values: dict[str, list[Value]], op: str | None,
-            max_ops: int | None) -> Iterator[tuple[str, OpTable]]:
-    """The tables to be timed, each with its title: every schedule with every value of the parameters that it has."""
-    from schedlang.backends.torch.job import BUILT_IN
-    from schedlang.ir.digest import title
-    from schedlang.ready import is_ready
-    from schedlang.schedule import Schedule
-
-    targets, unused = schedules or tuple(f"schedlang:{file}" for file in SHIPPED), set(values)
-    for target in targets:
-        names = [] if is_ready(target) else [name for name in values if name in parameters_of(target)]
-        unused -= set(names)
-        for choice in product(*(values[name] for name in names)):
-            table, _ = load_table(target, ranks=ranks, params=dict(zip(names, choice, strict=True)), op=op,
-                                  max_ops=max_ops)
-            if table.ranks != ranks:
-                raise bad_option(f"{target} is for {table.ranks} ranks, not {ranks}",
-                                 help=f"give --ranks {table.ranks}")
-            if table.collective.name not in BUILT_IN:
-                raise bad_option(f"{target}: there is no built-in to compare a schedule for {table.collective.name} "
-                                 "with", help=f"there is one for {', '.join(BUILT_IN)}")
-            Schedule(table).require_right()
-            yield title(table), table
-    if unused:
-        raise bad_option(f"-p {min(unused)}: no schedule here has that parameter")
-
-
-def _kind(entry: tuple[str, OpTable]) -> tuple[str, str, int]:
-    """What schedules must have in common to be compared with one another."""
-    c = entry[1].collective
-    return c.name, c.op or "", c.root or 0
-
-
-def _fitting(table: OpTable, elements: int) -> int:
-    """About so many elements, and as many as the collective can have: at least one, or one for each rank."""
-    from schedlang.ops import COLLECTIVES
-
-    unit = table.ranks if COLLECTIVES[table.collective.name].family == "blocked" else 1
-    return max(1, elements // unit) * unit
-
-
-def _rows(what: Contest, found: list[list[list[float]]]) -> Iterator[Row]:
-    from statistics import median
-
-    from schedlang.backends.torch.job import BUILT_IN
-    from schedlang.running.bandwidth import bus_factor
-    from schedlang.running.dtypes import named
-    from schedlang.running.pairs import Row, ratio
-
-    c, ranks = what.tables[0][1].collective, what.tables[0][1].ranks
-    factor = bus_factor(c.name, ranks)
-    for elements, (built_in, *times) in zip(what.sizes, found, strict=True):
-        size = elements * named(what.dtype).numpy.itemsize
-        for (name, _), mine in zip(what.tables, times, strict=True):
-            algbw = size / median(mine)
-            busbw = None if factor is None else algbw * float(factor)
-            yield Row("torch", c.name, c.op, what.dtype, ranks, size, name, BUILT_IN[c.name], len(mine), median(mine),
-                      median(built_in), *ratio(mine, built_in), algbw, busbw)
-
-
-def _text(rows: Sequence[Row]) -> str:
-    lines: list[str] = []
-    for _, group in groupby(rows, key=lambda row: (row.collective, row.op, row.dtype)):
-        some = list(group)
-        first, wide = some[0], max(len(row.what) for row in some)
-        op = f"({first.op})" if first.op else ""
-        lines += [f"{first.collective}{op} on {first.ranks} ranks, {first.dtype}, beside "
-                  f"torch.distributed.{first.against}",
-                  f"  {'size':>9}  {'schedule':<{wide}}  {'time':>8}  {'built-in':>8}  {'busbw':>10}  ratio of times"]
-        for row in some:
-            bandwidth = "n/a" if row.busbw is None else f"{row.busbw / 1e9:.3g} GB/s"
-            compared = f"{row.ratio:.2f} ({row.ratio_low:.2f} to {row.ratio_high:.2f}, {row.pairs} pairs) {row.verdict}"
-            lines.append(f"  {in_bytes(row.bytes):>9}  {row.what:<{wide}}  {short_time(row.seconds):>8}  "
-                         f"{short_time(row.against_seconds):>8}  {bandwidth:>10}  {compared}")
-    return "\n".join(lines) + "\n"
