@@ -60,8 +60,7 @@ def classes(table: OpTable, values: Values) -> Classes:
         parts = table.chunks // (table.ranks if kind.family == "blocked" else 1)
         found, parts = chunk % max(parts, 1), max(parts, 1)
     elif kind.long == "both":
-        sent = np.array([b.role == "input" for b in table.buffers])[buffer]
-        found, parts = np.where(sent, rank * table.ranks + chunk, chunk * table.ranks + rank), 0
+        found, parts = rank * table.ranks + chunk, 0        # values start in inputs
     else:
         long = np.array([b.role in ("data", kind.long) for b in table.buffers])[buffer]
         found, parts = np.where(long, chunk, rank), 0

@@ -321,6 +321,24 @@ def test_a_copy_is_sent_of_what_nobody_may_wait_for():
     agree(table, Layout(table, 12), 0)
 
 
+def test_a_copy_is_sent_of_what_another_stream_writes_before_anybody_takes_it():
+    """Rank 1 takes stream a's message only after one that stream b sends when it has written a's place."""
+    rows = [{"op": "send", "rank": 0, "stream": "a", "step": 0, "buffer": "data", "chunk": 0, "peer": 1},
+            {"op": "record", "rank": 0, "stream": "a", "step": 1, "event": "sent"},
+            {"op": "wait", "rank": 0, "stream": "b", "step": 0, "event": "sent"},
+            {"op": "copy", "rank": 0, "stream": "b", "step": 1, "buffer": "data", "chunk": 0, "from_buffer": "input",
+             "from_chunk": 0},
+            {"op": "send", "rank": 0, "stream": "b", "step": 2, "buffer": "data", "chunk": 0, "peer": 1},
+            {"op": "recv", "rank": 1, "stream": "a", "step": 0, "buffer": "data", "chunk": 0, "peer": 0, "chan": "b"},
+            {"op": "recv", "rank": 1, "stream": "a", "step": 1, "buffer": "input", "chunk": 0, "peer": 0, "chan": "a"}]
+    table = table_from_rows(rows, ranks=2, collective=Collective("custom"),
+                            buffers=[Buffer("data", 1, role="data"), Buffer("input", 1, role="input")])
+    form = normal(table)
+    assert form.staging == 1 and (form.after == NONE).all()
+    for seed in range(4):
+        agree(table, Layout(table, 12), seed)
+
+
 def test_to_wait_for_it_would_be_to_wait_for_ever():
     table = sent_first()
     form = normal(table)
