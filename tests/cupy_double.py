@@ -63,8 +63,8 @@ class Item:
     """Something to do, once all in ``after`` are over; a thread is what goes on. ``captured``: it is part of a graph,
     and only its copies happen."""
 
-    def __init__(self, act: Act, after: Sequence[Item], captured: bool) -> None:
-        self.act, self.after, self.captured = act, list(after), captured
+    def __init__(self, stream: Stream, act: Act, after: Sequence[Item], captured: bool) -> None:
+        self.stream, self.act, self.after, self.captured = stream, act, list(after), captured
         self.over = False
         self.thread: threading.Thread | None = None
 
@@ -86,6 +86,7 @@ class World:
         self.lost, self.graphs = set(lost), graphs
         self.rng = random.Random(seed)
         self.current = 0
+        self.haste: dict[int, float] = {}                       # of each stream; some get far ahead of others
         self.pending: list[Item] = []
         self.streams: dict[int, Stream] = {}
         self.opened: set[tuple[int, int]] = set()
@@ -139,7 +140,7 @@ class World:
                 stream.last = None
         elif any(item.captured for item in after):
             raise CUDARuntimeError("cudaErrorCapturedEvent")
-        item = Item(act, [*after, *([stream.last] if stream.last is not None else [])], capturing)
+        item = Item(stream, act, [*after, *([stream.last] if stream.last is not None else [])], capturing)
         stream.last = item
         if capturing:
             self.graph.append(item)
@@ -155,7 +156,9 @@ class World:
         ready = [item for item in self.pending if item.thread is None and item.ready()]
         if not ready:
             return any(item.thread is not None for item in self.pending)
-        item = self.rng.choice(ready)
+        if self.rng.random() < 0.1:
+            self.haste.clear()
+        item = max(ready, key=lambda item: self.haste.setdefault(item.stream.ptr, self.rng.random()))
         try:
             item.thread = item.act() if item.act is not None else None
         except AssertionError:
@@ -237,7 +240,8 @@ class Graph:
         begin = self.world.give(stream, None)
         copies: dict[int, Item] = {}
         for item in self.items:
-            copies[id(item)] = Item(item.act, [begin, *(copies[id(a)] for a in item.after if id(a) in copies)], False)
+            after = [begin, *(copies[id(a)] for a in item.after if id(a) in copies)]
+            copies[id(item)] = Item(item.stream, item.act, after, False)
         self.world.pending += copies.values()
         self.world.give(stream, None, list(copies.values()))
 
