@@ -32,7 +32,8 @@ Progress = Callable[[float], None]
 class Backend(Protocol):
     """Executes op tables.
 
-    ``name``: what one writes after ``--backend``.
+    ``name``: what one writes after ``--backend``. One that also has ``on_gpus``, and it is true, is given arrays that
+    are on GPUs as they are (:class:`schedlang.running.arrays.OnGpu`), and then returns such.
     """
 
     name: str

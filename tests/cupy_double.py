@@ -26,7 +26,8 @@ from schedlang.backends.native.compiler import load
 COMBINE = """
 extern "C" void schedlang_kernel(const Args) {}
 extern "C" int double_itemsize() { return sizeof(T); }
-extern "C" void double_combine(const Combine* combine, int blocks) {
+template <class Argument>
+static void run(void (*kernel)(Argument), const Argument* argument, int blocks) {
     Watch watch = {};
     Args args = {};
     args.watch = &watch;
@@ -36,12 +37,14 @@ extern "C" void double_combine(const Combine* combine, int blocks) {
         Block shared;
         Here state = place(&args, &mode, b, 0, &shared, 0);
         here = &state;
-        schedlang_combine(*combine);
+        kernel(*argument);
         here = nullptr;
     }
 }
+extern "C" void double_schedlang_combine(const Combine* c, int blocks) { run(schedlang_combine, c, blocks); }
+extern "C" void double_schedlang_average(const Average* a, int blocks) { run(schedlang_average, a, blocks); }
 """
-"""What lets the kernel of mode streams run on a CPU."""
+"""What lets the small kernels run on a CPU."""
 
 
 Act = Callable[[], Any] | None
@@ -296,6 +299,37 @@ class Module:
         return Function(self.library, name)
 
 
+class ndarray:
+    """An array on a GPU: made of a NumPy array on the current one, or of what has the CUDA array interface."""
+
+    def __init__(self, values: Any, dtype: Any = None) -> None:
+        self.device = Device(world().current)
+        if isinstance(values, np.ndarray):
+            self.owner: Any = Memory(max(1, values.nbytes))
+            self.shape, self.dtype, pointer = values.shape, values.dtype, self.owner.ptr
+            ctypes.memmove(pointer, np.ascontiguousarray(values).ctypes.data, values.nbytes)
+        else:
+            told = values.__cuda_array_interface__
+            assert told["strides"] is None and told["stream"] is None
+            self.owner, self.shape, pointer = values, told["shape"], told["data"][0]
+            self.dtype = np.dtype(told["typestr"] if dtype is None else dtype)
+        self.size = int(np.prod(self.shape))
+        self.data = types.SimpleNamespace(ptr=pointer)
+
+    def view(self, dtype: Any) -> ndarray:
+        assert np.dtype(dtype).itemsize == self.dtype.itemsize
+        with self.device:
+            return ndarray(self.owner, dtype)
+
+    def get(self) -> np.ndarray:
+        world().until(lambda: not world().pending)
+        raw = ctypes.string_at(self.data.ptr, self.size * self.dtype.itemsize) if self.size else b""
+        return np.frombuffer(raw, self.dtype).reshape(self.shape)
+
+    def __dlpack__(self) -> None:
+        raise AssertionError("CuPy's arrays are taken as they are")
+
+
 _current: list[World] = []
 
 
@@ -344,15 +378,15 @@ def _launch(function: int, grid: int, stream: int, params: int) -> None:
     assert device == given.device == here.current, "a kernel of another GPU"
     argument = ctypes.cast(params, ctypes.POINTER(ctypes.c_void_p))[0]
     assert argument is not None
-    if name == "schedlang_combine":
+    if name != "schedlang_kernel":
         raw = ctypes.create_string_buffer(ctypes.string_at(argument, 40), 40)
-        into, own, from_, count = np.frombuffer(raw, np.int64)[:4].tolist()
+        *addresses, count = np.frombuffer(raw, np.int64)[: 4 if name == "schedlang_combine" else 3].tolist()
         here.combines += 1
 
         def combine() -> None:
-            for address in (into, own, from_):
+            for address in addresses:
                 here.require(device, address, count * library.double_itemsize())
-            library.double_combine(ctypes.byref(raw), grid)
+            getattr(library, f"double_{name}")(ctypes.byref(raw), grid)
 
         here.give(given, combine)
         return
@@ -458,8 +492,10 @@ def _modules() -> dict[str, types.ModuleType]:
         destroyProgram=lambda program: _programs.pop(program))
     function = _module("cupy.cuda.function", Module=Module)
     cuda = _module("cupy.cuda", runtime=runtime, driver=driver, nvrtc=nvrtc, function=function, Device=Device,
-                   Memory=Memory, Stream=Stream, Event=Event)
-    cupy = _module("cupy", cuda=cuda)
+                   Memory=Memory, Stream=Stream, Event=Event,
+                   get_current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None))
+    cupy = _module("cupy", cuda=cuda, ndarray=ndarray, ascontiguousarray=lambda array: array,
+                   asarray=lambda values: ndarray(values))
     return {module.__name__: module for module in (cupy, cuda, runtime, driver, nvrtc, function)}
 
 

@@ -10,14 +10,17 @@ from weakref import ref
 
 from schedlang.backend import Progress
 from schedlang.backends.cupy.kernels import Kernels
+from schedlang.backends.cupy.loaded import Function, load
 from schedlang.backends.cupy.machine import Machine, arranged, missing
-from schedlang.backends.cupy.streams import Streams
+from schedlang.backends.cupy.streams import Streams, combining
 from schedlang.backends.cupy.task import Buffers
 from schedlang.backends.native.arguments import SLICE_BYTES, sizes
 from schedlang.backends.native.program import carrier
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
+from schedlang.ops import REDUCE_OPS
+from schedlang.running.arrays import OnGpu
 from schedlang.running.binding import Bound, bind
 from schedlang.running.dtypes import Dtype, accumulator, require_defined
 from schedlang.running.executable import legal_order
@@ -65,9 +68,16 @@ class _Kept:
         pairs, when = legal_order(table)
         self.values: Values = follow(table, pairs.partner, when.posted, when.ready, when.done)
         self.lock = threading.Lock()
+        self._averages: Mapping[int, Function] | None = None
         self._size: Any = None
         self._buffers: Any = None
         self._prepared: Any = None
+
+    def averages(self, dtype: str) -> Mapping[int, Function]:
+        """What divides sums on each GPU."""
+        if self._averages is None:
+            self._averages = load(combining(dtype, "avg"), "schedlang_average", self.where.devices)
+        return self._averages
 
     def ready(self, table: OpTable, bound: Bound, held: Dtype) -> tuple[Buffers, Any]:
         """Buffers and what a launch is told, for a size; all memory is there after that."""
@@ -95,6 +105,7 @@ class CupyBackend:
     timeout: float = TIMEOUT
     options: Options = field(default_factory=Options)
     name = "cupy"
+    on_gpus = True
     choices = ("devices", "mode", "blocks", "slice", "timeout")
 
     def __post_init__(self) -> None:
@@ -141,6 +152,8 @@ class CupyBackend:
             require_defined(op, bound.dtype)
         held = accumulator(accumulate, bound.dtype)
         kept = self._of(table, held, op)
+        stay = held == bound.dtype and any(isinstance(a, OnGpu) for here in inputs for a in here.values())
+        averages = kept.averages(held.name) if stay and op is not None and REDUCE_OPS[op].divides else {}
         seconds = []
         with kept.lock:
             kept.values.require_fit(bound.layout)
@@ -150,6 +163,9 @@ class CupyBackend:
                 seconds.append(kept.runner.launch(prepared, self.timeout))
                 if progress is not None:
                     progress((turn + 1) / repeat)
+            if stay:
+                there: Any = buffers.on_gpus(op, averages)
+                return seconds, there
             return seconds, buffers.results(op)
 
     def _of(self, table: OpTable, dtype: Dtype, op: str | None) -> _Kept:

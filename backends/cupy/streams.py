@@ -28,6 +28,21 @@ _GRAIN = 128
 Call = Callable[[], Any]
 
 
+def shared_out(count: int, itemsize: int, most: int) -> tuple[int, int]:
+    """How many blocks, ``most`` at most, take how many elements each of ``count``."""
+    blocks = max(1, min(most, count * itemsize // SHARE_BYTES))
+    grain = _GRAIN // itemsize
+    share = max(1, -(-count // (blocks * grain))) * grain
+    return max(1, -(-count // share)), share
+
+
+class AverageStruct(ctypes.Structure):
+    """``Average`` of combine.cuh."""
+
+    _fields_ = (("into", ctypes.c_void_p), ("from_", ctypes.c_void_p), ("count", ctypes.c_longlong),
+                ("share", ctypes.c_longlong), ("by", ctypes.c_longlong))
+
+
 class CombineStruct(ctypes.Structure):
     """``Combine`` of combine.cuh."""
 
@@ -37,7 +52,7 @@ class CombineStruct(ctypes.Structure):
 
 @cache
 def combining(dtype: str, op: str) -> str:
-    """The source of the kernel that combines values."""
+    """The source of the kernels that combine values, and divide them."""
     constants = ("RANKS = 1", "BUFFERS = 1", "TAGS = 1", "EVENTS = 0", "STREAMS = 1", "MESSAGES = 1", "QUEUE = 1")
     return "\n".join([
         f"// schedlang: {op} of {dtype}.", "", *copied("types.cuh"), "", f"using T = {TYPES[dtype]};",
@@ -115,11 +130,8 @@ class Streams:
         assert item.into is not None and item.from_ is not None
         if item.own is not None:
             function, count = self._functions[device], length // self._itemsize
-            blocks = max(1, min(function.resident, length // SHARE_BYTES))
-            grain = _GRAIN // self._itemsize
-            share = -(-count // (blocks * grain)) * grain
-            argument = CombineStruct(at[0], at[2], at[1], count, share)
-            return partial(function.launch, -(-count // share), argument, stream)
+            blocks, share = shared_out(count, self._itemsize, function.resident)
+            return partial(function.launch, blocks, CombineStruct(at[0], at[2], at[1], count, share), stream)
         into, from_ = self._device(item.into), self._device(item.from_)
         if HOST in (into, from_) or into == from_:
             return partial(copy, at[0], at[1], length, stream)

@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from schedlang.backends.cupy.loaded import Function
 from schedlang.backends.cupy.machine import HOST, Machine, Memory, clear, copy
+from schedlang.backends.cupy.streams import AverageStruct, shared_out
 from schedlang.backends.native.task import finished
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
+from schedlang.ops import REDUCE_OPS
+from schedlang.running.arrays import OnGpu
 from schedlang.running.binding import Bound, ends, starts
 from schedlang.running.dtypes import Dtype
+from schedlang.running.executable import divisors
 
 
 class Buffers:
@@ -35,8 +40,9 @@ class Buffers:
         self.addresses = [[self._memory[rank, b].address if (rank, b) in self._memory else 0
                            for b in range(len(normal.buffers))] for rank in range(table.ranks)]
 
-    def fill(self, inputs: Sequence[Mapping[str, Array]]) -> None:
-        """The inputs into their places; 0 where results may have parts that nothing writes."""
+    def fill(self, inputs: Sequence[Mapping[str, Any]]) -> None:
+        """The inputs (on the host or on a GPU) into their places; 0 where results may have parts that nothing
+        writes."""
         kept = []                                           # until they have been copied
         for rank, (before, after) in enumerate(zip(self._starts, self._ends, strict=True)):
             for name, chunks in {**after, **before}.items():
@@ -45,11 +51,50 @@ class Buffers:
                 if name not in before or len(chunks) < self._table.buffers[b].chunks:
                     clear(memory, self._streams[self._of[rank]])
                 if name in before:
-                    array = np.ascontiguousarray(inputs[rank][name], self._held)
+                    array = self._source(inputs[rank][name], self._streams[self._of[rank]])
                     kept.append(array)
-                    copy(memory.address + self._part(rank, b, chunks).start * self._held.itemsize, array.ctypes.data,
-                         array.nbytes, self._streams[self._of[rank]])
+                    address = array.address if isinstance(array, OnGpu) else array.ctypes.data
+                    copy(memory.address + self._part(rank, b, chunks).start * self._held.itemsize, address,
+                         array.size * self._held.itemsize, self._streams[self._of[rank]])
         self._wait()
+
+    def _source(self, given: Any, stream: Any) -> Any:
+        """An input in the dtype of values; from a GPU to the host where that is another one."""
+        if isinstance(given, OnGpu) and given.dtype == self._held:
+            return given
+        if isinstance(given, OnGpu):
+            there, given = given, np.empty(given.size, given.dtype)
+            copy(given.ctypes.data, there.address, given.nbytes, stream)
+            stream.synchronize()
+        return np.ascontiguousarray(given, self._held)
+
+    def on_gpus(self, op: str | None, averages: Mapping[int, Function]) -> list[dict[str, OnGpu]]:
+        """As :meth:`results`, on the GPU of each rank. ``averages``: what divides there."""
+        found: list[dict[str, OnGpu]] = []
+        divides = op is not None and REDUCE_OPS[op].divides
+        for rank, after in enumerate(self._ends):
+            found.append({})
+            device, stream = self._of[rank], self._streams[self._of[rank]]
+            for name, chunks in after.items():
+                b = self._index(name)
+                part = self._part(rank, b, chunks)
+                count, size = part.stop - part.start, self._held.itemsize
+                result = Memory(device, count * size)
+                from_ = self._memory[rank, b].address + part.start * size
+                by = divisors(self._table, b, rank, chunks) if divides else np.ones(1, np.int64)
+                if not divides or (by == 1).all():
+                    copy(result.address, from_, count * size, stream)
+                for k, chunk in enumerate(chunks if divides and not (by == 1).all() else ()):
+                    here = self._part(rank, b, range(chunk, chunk + 1))
+                    length, at = here.stop - here.start, here.start * size
+                    if length:
+                        blocks, share = shared_out(length, size, averages[device].resident)
+                        argument = AverageStruct(result.address + at - part.start * size,
+                                                 self._memory[rank, b].address + at, length, share, int(by[k]))
+                        averages[device].launch(blocks, argument, stream)
+                found[rank][name] = OnGpu(result.address, device, self._bound.dtype.numpy, (count,), result)
+        self._wait()
+        return found
 
     def results(self, op: str | None) -> list[dict[str, Array]]:
         """What the collective leaves, in arrays that nobody else has."""

@@ -1,7 +1,8 @@
 """The caller's arrays: from any array library to NumPy and back, on the device they came from.
 
 NumPy arrays, torch tensors (bfloat16 too), CuPy arrays, and whatever offers DLPack or the array API. Nothing of these
-libraries is imported here: a caller who hands over a tensor has imported torch already.
+libraries is imported here: a caller who hands over a tensor has imported torch already. For a back end that works on
+GPUs, arrays of torch and CuPy that are on one stay there.
 
 A torch tensor that requires a gradient is taken as its values: results are never part of an autograd graph.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,15 +23,52 @@ from schedlang.running.dtypes import DTYPES, Dtype, of_array
 
 
 @dataclass(frozen=True)
+class OnGpu:
+    """Elements that are on a GPU, in C order: as much of an array as binding looks at. ``address``: of the first;
+    ``owner`` keeps the memory. Other libraries take it as it is, by the CUDA array interface, as integers of its size.
+    """
+
+    address: int
+    device: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    owner: Any
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    def reshape(self, shape: tuple[int, ...]) -> OnGpu:
+        """The same elements in another shape; one length may be -1."""
+        known = prod(n for n in shape if n != -1)
+        return replace(self, shape=tuple(self.size // max(1, known) if n == -1 else n for n in shape))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": self.shape, "typestr": f"<i{self.dtype.itemsize}", "data": (self.address, False),
+                "strides": None, "version": 3, "stream": None}
+
+
+@dataclass(frozen=True)
 class Taken:
     """An array of the caller's as NumPy sees it.
 
-    ``values``: its elements in C order, one-dimensional, perhaps sharing the caller's memory: only read it.
+    ``values``: its elements in C order, one-dimensional, perhaps sharing the caller's memory: only read it. For a back
+    end that works on GPUs, perhaps an :class:`OnGpu`.
     ``library`` and ``device``: where it came from. ``give(result)`` makes such an array of a NumPy array of any
-    shape.
+    shape, or of an :class:`OnGpu`, on whose GPU it stays.
     """
 
-    values: Array
+    values: Any
     shape: tuple[int, ...]
     dtype: Dtype
     library: str
@@ -57,8 +96,8 @@ def shape_of(value: Any) -> tuple[int, ...]:
         return ()
 
 
-def take(value: Any, what: str) -> Taken:
-    """The elements of an array; ``what`` names it in messages ("the input of rank 3").
+def take(value: Any, what: str, *, stay: bool = False) -> Taken:
+    """The elements of an array; ``what`` names it in messages ("the input of rank 3"). ``stay``: on its GPU.
 
     Raises SchedError: SL801 where it is no dense array with elements, SL803 for a dtype schedules do not run on.
     """
@@ -70,9 +109,9 @@ def take(value: Any, what: str) -> Taken:
         if isinstance(value, (np.ndarray, np.generic)):
             return _taken(np.asarray(value), "numpy", "cpu", lambda result: result)
         if torch is not None and isinstance(value, torch.Tensor):
-            return _from_torch(value, what, torch)
+            return _from_torch(value, what, torch, stay)
         if cupy is not None and isinstance(value, cupy.ndarray):
-            return _from_cupy(value, cupy)
+            return _from_cupy(value, cupy, stay)
         if is_array(value):
             return _from_any(value)
     except SchedError as refused:
@@ -85,7 +124,7 @@ def _taken(array: Array, library: str, device: str, give: Callable[[Array], Any]
     return Taken(np.ascontiguousarray(array).reshape(-1), tuple(array.shape), of_array(array), library, device, give)
 
 
-def _from_torch(tensor: Any, what: str, torch: Any) -> Taken:
+def _from_torch(tensor: Any, what: str, torch: Any, stay: bool) -> Taken:
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         raise SchedError(error("SL801", "a sparse, quantized, nested or meta tensor has no dense elements in memory",
                                help="give a dense tensor"))
@@ -94,24 +133,41 @@ def _from_torch(tensor: Any, what: str, torch: Any) -> Taken:
         raise SchedError(error("SL803", f"schedules do not run on tensors of dtype {name}",
                                help=f"convert it to one of: {', '.join(DTYPES)}"))
     device, wanted = tensor.device, DTYPES[name].numpy
-    dense = tensor.detach().cpu().resolve_neg().contiguous()
-    array = dense.view(torch.int16).numpy().view(wanted) if name == "bfloat16" else dense.numpy()
 
-    def give(result: Array) -> Any:
+    def give(result: Any) -> Any:
+        if isinstance(result, OnGpu):
+            return torch.as_tensor(result, device=f"cuda:{result.device}").view(tensor.dtype)
         if name == "bfloat16":
             return torch.from_numpy(np.asarray(result, order="C").view(np.int16)).view(torch.bfloat16).to(device)
         return torch.from_numpy(np.asarray(result, order="C")).to(device)
 
+    if stay and device.type == "cuda":
+        there = tensor.detach().resolve_neg().contiguous()
+        torch.cuda.current_stream(device).synchronize()     # whoever made it may still be at work
+        values = OnGpu(there.data_ptr(), device.index, wanted, (there.numel(),), there)
+        return Taken(values, tuple(tensor.shape), DTYPES[name], "torch", str(device), give)
+    dense = tensor.detach().cpu().resolve_neg().contiguous()
+    array = dense.view(torch.int16).numpy().view(wanted) if name == "bfloat16" else dense.numpy()
     return _taken(array, "torch", str(device), give)
 
 
-def _from_cupy(array: Any, cupy: Any) -> Taken:
+def _from_cupy(array: Any, cupy: Any, stay: bool) -> Taken:
     device = array.device
 
-    def give(result: Array) -> Any:
+    def give(result: Any) -> Any:
+        if isinstance(result, OnGpu):
+            with cupy.cuda.Device(result.device):
+                return cupy.asarray(result).view(array.dtype)
         with device:
             return cupy.asarray(result)
 
+    if stay:
+        dtype = of_array(array)
+        with device:
+            there = cupy.ascontiguousarray(array)
+            cupy.cuda.get_current_stream().synchronize()    # whoever made it may still be at work
+        values = OnGpu(there.data.ptr, device.id, dtype.numpy, (int(there.size),), there)
+        return Taken(values, tuple(array.shape), dtype, "cupy", f"cuda:{device.id}", give)
     return _taken(array.get(), "cupy", f"cuda:{device.id}", give)
 
 

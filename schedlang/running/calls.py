@@ -12,7 +12,7 @@ from schedlang.backend import Backend, Progress
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
-from schedlang.running.arrays import Taken, is_array, shape_of, take
+from schedlang.running.arrays import OnGpu, Taken, is_array, shape_of, take
 from schedlang.running.binding import starts
 
 
@@ -26,14 +26,17 @@ class Call:
     stacked: bool
 
     @classmethod
-    def of(cls, table: OpTable, inputs: Any) -> Call:
-        """Raises SchedError (SL801..803) where the inputs do not fit the table; the message names the rank."""
+    def of(cls, table: OpTable, inputs: Any, *, stay: bool = False) -> Call:
+        """``stay``: arrays on GPUs stay there, if each rank has its own; they may then be on different ones.
+
+        Raises SchedError (SL801..803) where the inputs do not fit the table; the message names the rank."""
         wanted = starts(table)
         if COLLECTIVES[table.collective.name].family == "barrier":
             _require_nothing(table, inputs)
             tokens = [{name: np.zeros(0, np.float32) for name in here} for here in wanted]
             return cls(table, tokens, [{} for _ in wanted], False)
-        taken = [_taken(r, entry, wanted[r]) for r, entry in enumerate(_entries(table, inputs))]
+        stay = stay and not is_array(inputs)
+        taken = [_taken(r, entry, wanted[r], stay) for r, entry in enumerate(_entries(table, inputs))]
         _require_one_kind(table, taken)
         flat = [{name: t.values for name, t in here.items() if name} for r, here in enumerate(taken)]
         return cls(table, flat, taken, is_array(inputs))
@@ -56,7 +59,7 @@ class Call:
 def call(table: OpTable, inputs: Any, backend: Backend, *, op: str | None = None, accumulate: str | None = None,
          progress: Progress | None = None) -> Any:
     """See :meth:`schedlang.schedule.Schedule.__call__`."""
-    this = Call.of(table, inputs)
+    this = Call.of(table, inputs, stay=bool(getattr(backend, "on_gpus", False)))
     op = op or table.collective.op
     return this.results(backend.run(table, this.inputs, op=op, accumulate=accumulate, progress=progress))
 
@@ -89,7 +92,7 @@ def _entries(table: OpTable, inputs: Any) -> list[Any]:
     return [inputs[r] for r in range(number)]
 
 
-def _taken(rank: int, entry: Any, wanted: Mapping[str, range]) -> dict[str, Taken]:
+def _taken(rank: int, entry: Any, wanted: Mapping[str, range], stay: bool) -> dict[str, Taken]:
     """A rank's arrays by buffer name. Where the collective reads nothing at a rank, an array there is only looked
     at."""
     if entry is None:
@@ -98,11 +101,11 @@ def _taken(rank: int, entry: Any, wanted: Mapping[str, range]) -> dict[str, Take
                                    help=f"give it an array for {', '.join(wanted)}"))
         return {}
     if isinstance(entry, Mapping):
-        return {str(name): take(value, f"{name} of rank {rank}") for name, value in entry.items()}
+        return {str(name): take(value, f"{name} of rank {rank}", stay=stay) for name, value in entry.items()}
     if len(wanted) > 1:
         raise SchedError(error("SL801", f"rank {rank} starts with several buffers: {', '.join(wanted)}",
                                help="give a dict of arrays by buffer name"))
-    return {next(iter(wanted), ""): take(entry, f"the input of rank {rank}")}
+    return {next(iter(wanted), ""): take(entry, f"the input of rank {rank}", stay=stay)}
 
 
 def _require_one_kind(table: OpTable, taken: Sequence[Mapping[str, Taken]]) -> None:
@@ -116,7 +119,8 @@ def _require_one_kind(table: OpTable, taken: Sequence[Mapping[str, Taken]]) -> N
 
         if t.dtype != first.dtype:
             raise differs("SL803", f"is {t.dtype.name}", f"is {first.dtype.name}", "convert all inputs to one dtype")
-        if (t.library, t.device) != (first.library, first.device):
+        on_gpus = isinstance(t.values, OnGpu) and isinstance(first.values, OnGpu)
+        if t.library != first.library or (t.device != first.device and not on_gpus):
             raise differs("SL801", f"is a {t.kind}", f"is a {first.kind}", "bring all inputs to one library and device")
         if family in ("whole", "blocked") and t.shape != first.shape:
             raise differs("SL801", f"has shape {t.shape}", f"has {first.shape}", "all ranks bring arrays of one shape")

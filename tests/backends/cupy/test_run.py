@@ -13,6 +13,7 @@ from schedlang.interpret import backend as interpreter
 from schedlang.interpret import interpret
 from schedlang.ir.layout import Layout
 from schedlang.ops import COLLECTIVES
+from schedlang.running import calls
 from schedlang.running.dtypes import DTYPES
 from schedlang.verify import verify
 from tests import cupy_double, strategies, tables
@@ -291,3 +292,42 @@ def test_the_command(call):
         with cupy_double.installed(cupy_double.World(2)):
             status, _, err = call("run", ring, "--ranks", "4", *more)
             assert status == 2 and told in err and "help:" in err
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name,op", [("float16", "avg"), ("bfloat16", "avg"), ("float32", "avg"), ("float64", "avg"),
+                                     ("int8", "avg"), ("uint64", "avg"), ("int64", "sum"), ("bool", "bor")])
+def test_arrays_on_gpus_stay_there(name, op, mode):
+    """Each on the GPU of its rank in the end; and averages are divided there as everywhere."""
+    table = tables.ring(3)
+    inputs = [here["data"] for here in some_inputs(table, Layout(table, 35), DTYPES[name].numpy)]
+    wanted = [here["data"] for here in plain.run(table, [{"data": a} for a in inputs], op=op)]
+    with cupy_double.installed(cupy_double.World(2)) as world:
+        import cupy
+
+        given = []
+        for rank, array in enumerate(inputs):
+            with cupy.cuda.Device(rank % 2):
+                given.append(cupy.asarray(array.reshape(5, 7)))
+        backend = CupyBackend(options=Options(mode))
+        for _ in range(2):
+            got = calls.call(table, given, backend, op=op)
+            assert [a.device.id for a in got] == [0, 0, 1] and {type(a) for a in got} == {cupy.ndarray}
+            for mine, other in zip(got, wanted):
+                assert mine.dtype == other.dtype and mine.shape == (5, 7)
+                assert mine.get().tobytes() == other.tobytes()
+        assert [a.get().tobytes() for a in given] == [a.tobytes() for a in inputs]
+        assert len({a.data.ptr for a in [*got, *given]}) == 6
+        assert all(world.where(a.data.ptr, 1) in (0, 1) for a in got)
+
+
+def test_arrays_on_gpus_that_are_accumulated():
+    table = tables.ring(3)
+    inputs = [here["data"] for here in some_inputs(table, Layout(table, 35), np.float16)]
+    wanted = plain.run(table, [{"data": a} for a in inputs], op="avg", accumulate="float32")
+    with cupy_double.installed(cupy_double.World(1)):
+        import cupy
+
+        got = calls.call(table, [cupy.asarray(a) for a in inputs], CupyBackend(), op="avg", accumulate="float32")
+        assert all(isinstance(a, cupy.ndarray) for a in got)
+        assert_same_bits([{"data": a.get()} for a in got], wanted)
