@@ -47,17 +47,17 @@ def source(table: OpTable, *, dtype: str = "float32", op: str | None = None) -> 
     """The file for a schedule, which is proved right first. ``dtype``: of the values; ``op``: the operator, by default
     the table's own.
 
-    Raises SchedError: the findings where the schedule is not right on connections that hold no message, and SL803 where
-    the operator has no meaning for the dtype.
+    Raises SchedError: the findings where the schedule is not right on the connections that it was written for, and
+    SL803 where the operator has no meaning for the dtype.
     """
-    verdict = verify(table.with_columns(transport=None))
+    verdict = verify(table)
     if not verdict.ok:
         raise SchedError([d for d in verdict.diagnostics if d.severity is Severity.ERROR])
     return kernel(table, dtype=named(dtype), op=op).text
 
 
 def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Sequence[str] = ()) -> Kernel:
-    """The same with what a launch needs. The table is known to be right on connections that hold no message.
+    """The same with what a launch needs. The table is known to be right on the connections that it was written for.
 
     ``faults``: mistakes to put in, which only tests do (`lane.cuh` names them). Raises SchedError: SL803.
     """

@@ -152,8 +152,8 @@ class _Program:
 
     def _phase(self, step: Step, leading: Statement, outermost: Context, at: Context, indent: str) -> Iterator[str]:
         """What the lane does in a step. ``outermost``: the context of ``leading``, its first statement."""
-        yield from self._settle(leading, "before", outermost, indent)
         yield from self._part(step.body, POST, at, indent)
+        yield from self._settle(leading, "before", outermost, indent)
         if any(part_of(s) == TAKE for s in statements(step.body)):
             rounds = self._value(leading, "rounds", outermost)
             yield f"{indent}for (int {PIECE} = 0; {PIECE} < lane.slices({rounds}); ++{PIECE}) {{"

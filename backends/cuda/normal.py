@@ -1,7 +1,7 @@
 """The normal form of a table: what lanes can execute in order, with flags between them and nothing else.
 
-A lane executes its *phases* one after another. In a phase it settles (waits until all its sends but the last ``before``
-are taken), posts its plain sends, takes what it receives piece by piece (piece p of all messages in row order, then
+A lane executes its *phases* one after another. In a phase it posts its plain sends, settles (waits until all its sends
+but the last ``before`` are taken), takes what it receives piece by piece (piece p of all messages in row order, then
 passes on piece p of what is fused), executes its local rows in row order, and settles again (``after``). A send is a
 flag, and waits for nothing; a receive reads the message where it stands, in the memory of the sender. A message is
 *taken* when all of it has been read.
@@ -66,9 +66,9 @@ class Normal:
 
     ``message``: which one a send or receive is of its source, destination and ``tag``. ``their_buffer``,
     ``their_chunk``: of a receive, where the message stands at the sender. ``like``: the length class of the first chunk
-    (:mod:`.classes`); chunk k has class like + k. ``before``, ``after`` (alike on all rows of a phase): before and
-    after the phase, of the sends that the lane has posted so far all but the last so many must be taken. ``rounds``
-    (alike, too): the largest count of its receives, 0 without any.
+    (:mod:`.classes`); chunk k has class like + k. ``before``, ``after`` (alike on all rows of a phase): before it
+    writes anything, and at its end, of the sends that the lane has posted so far all but the last so many must be
+    taken. ``rounds`` (alike, too): the largest count of its receives, 0 without any.
 
     ``tags``: how many there are. ``messages``: how many a source, destination and tag have at most. ``queue``: with
     room for so many sends under way, posting one need never wait for one of the same step. ``staging``: the chunks of

@@ -18,7 +18,8 @@ class Sends:
     """The sends of a normal form's rows.
 
     ``rows``: of all lanes; ``index``: per row, which send of its lane it is (NONE: it is none); ``earlier``: per phase,
-    how many its lane has posted before. ``phase``, ``lane``: a number for each, a row each; phases count lane by lane.
+    how many its lane has posted before; ``posted``: with its own plain ones, which it posts first. ``phase``, ``lane``:
+    a number for each, a row each; phases count lane by lane.
     """
 
     def __init__(self, table: OpTable, phase: Array, lane: Array) -> None:
@@ -32,6 +33,7 @@ class Sends:
         self.index[self.rows] = np.arange(len(self.rows)) - first[lane[self.rows]]
         self.earlier = np.zeros(self.phases, np.int64)
         self.earlier[phase] = before[phase] - first[lane]
+        self.posted = self.earlier + np.bincount(phase[self.rows[table.of[self.rows] == NONE]], minlength=self.phases)
 
     @property
     def of_phase(self) -> Array:
@@ -39,7 +41,8 @@ class Sends:
         return np.bincount(self.phase[self.rows], minlength=self.phases)
 
     def before(self) -> Array:
-        """For each phase how many of the sends posted before it need not be taken yet; NONE: all of them (int64).
+        """For each phase how many of the sends posted before it and first in it need not be taken yet; NONE: all of
+        them (int64).
 
         A phase must not write a place that an earlier send of its lane reads; in a barrier there is nothing to read.
         """
@@ -62,7 +65,7 @@ class Sends:
         last = last % step - 1                                      # of this place, the last send so far
         needed = np.full(self.phases, NONE, np.int64)
         np.maximum.at(needed, self.phase[row[~sending]], last[~sending])
-        return self._steady(np.where(needed == NONE, NONE, self.earlier - 1 - needed))
+        return self._steady(np.where(needed == NONE, NONE, self.posted - 1 - needed))
 
     def _steady(self, settled: Array) -> Array:
         """With the number that phases from the same place of the source have, for those of them that need none, where
@@ -79,7 +82,7 @@ class Sends:
         np.maximum.at(most, kind, settled)
         lane = np.unique(self.lane[leads] * kinds + kind, return_inverse=True)[1].reshape(-1)
         matters = np.zeros(int(lane.max(initial=-1)) + 1, bool)
-        matters[lane[none & ((least != most)[kind] | (self.earlier > most[kind]))]] = True
+        matters[lane[none & ((least != most)[kind] | (self.posted > most[kind]))]] = True
         return np.where(none & ~matters[lane], most[kind], settled)
 
     def after(self, step: Array, shared: Array) -> Array:

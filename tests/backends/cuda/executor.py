@@ -156,13 +156,13 @@ class Executor:
         t, n = self.table, self.normal
         for rows in self.steps[block.rank, block.stream]:
             assert all(len({int(column[r]) for r in rows}) == 1 for column in (n.before, n.after, n.rounds))
-            yield from self._settle(block, int(n.before[rows[0]]))
             sends = [r for r in rows if t.op[r] == Op.SEND]
             for r in sends:
                 if t.of[r] == NONE:
                     yield from self._push(block, r)
                     self._set(block, self._ready(block, r), (int(n.message[r]) + 1, 0))
                     yield None
+            yield from self._settle(block, int(n.before[rows[0]]))
             fused = [r for r in sends if t.of[r] != NONE]
             for r in fused:
                 yield from self._push(block, r)

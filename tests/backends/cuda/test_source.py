@@ -167,13 +167,13 @@ def wanted(t):
     for (rank, program, _), rows in sorted(phases.items()):
         told = found[rank, program]
         first = rows[0]
-        if n.before[first] != NONE:
-            told.append(f"settle {n.before[first]}")
         sends = [r for r in rows if table_.op[r] == Op.SEND]
         takes = [r for r in rows if table_.op[r] in (Op.RECV, Op.REDUCE_RECV)]
         for r in sends:
             if table_.of[r] == NONE:
                 told.append(f"post {table_.peer[r]} {n.tag[r]} {n.message[r]}")
+        if n.before[first] != NONE:
+            told.append(f"settle {n.before[first]}")
         for p in range(int(n.rounds[first])):
             for r in takes:
                 if p < table_.count[r]:
