@@ -208,8 +208,8 @@ class World:
     def _step(self) -> bool:
         """Let something happen, if anything can."""
         can: list[Callable[[], None]] = []
-        for streams in self.streams.values():
-            for stream in streams:
+        for streams in [*self.streams.values()]:                # ranks may begin meanwhile
+            for stream in [*streams]:
                 if stream.queue and stream.queue[0].ready():
                     can.append(lambda stream=stream: self._finish(stream.queue))
         for comm in self.comms:
