@@ -61,8 +61,8 @@ class Mode:
 
     kind: Kind = Kind.THREADS
     threads: int = 1
-    looks: int = 600
-    yields: int = 400
+    looks: int = 1000
+    yields: int = 1000
     delays: int = 0
     delay: int = 0
     seed: int = 0
