@@ -1,18 +1,26 @@
 """Runs kernels under ThreadSanitizer: `python -m tests.backends.native.racing THREADS SEED KERNEL[,KERNEL] [FAULT]`.
 
-libtsan must have been loaded before all else (`sanitized` says how). Says of each kernel on standard output whether it
-was `right` or `wrong`, or why it ended early; what the sanitizer finds is on standard error.
+A kernel is one of `kernels`, or made of a shipped schedule, FILE::NAME. libtsan must have been loaded before all else
+(`sanitized` says how). Says of each kernel on standard output whether it was `right` or `wrong`, or why it ended early;
+what the sanitizer finds is on standard error.
 """
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from schedlang.backends.native import NativeBackend, Options
 from schedlang.backends.native.compiler import THREAD_SANITIZER, find
+from schedlang.backends.native.launching import Mode
+from schedlang.backends.numpy import backend as plain
+from schedlang.diagnostics import SchedError
 from tests.backends.native.kernels import ALL, World, expected
+from tests.backends.torch.shipped import shipped
+from tests.backends.worlds import some_inputs, some_layout
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,6 +33,25 @@ def sanitized() -> dict[str, str] | None:
         return None
     return {**os.environ, "LD_PRELOAD": str(library.resolve()), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1", "TSAN_OPTIONS": "exitcode=0 report_signal_unsafe=0"}
+
+
+def of_shipped(path: str, name: str, threads: int, seed: int, faults: tuple[str, ...]) -> str:
+    """What has become of three launches of a schedule, with delays at flags."""
+    table = next(table for ranks in (3, 4, 5, 2, 6, 8, 1) if (table := shipped(path, name, ranks)) is not None)
+    rng = random.Random(seed)
+    mode = Mode(threads=threads, looks=300, yields=200, delays=4, delay=100, seed=seed)
+    options = Options(mode=mode, blocks=2, slice_bytes=512, flags=THREAD_SANITIZER, faults=faults)
+    back_end = NativeBackend(options=options)
+    right = True
+    for _ in range(3):
+        inputs = some_inputs(table, some_layout(table, rng, most=3000), np.float32, rng.randrange(1000))
+        wanted = plain.run(table, inputs, op=None)
+        try:
+            found = back_end.run(table, inputs, op=None)
+        except SchedError as error:
+            return str(error)
+        right &= all(mine[b].tobytes() == other[b].tobytes() for mine, other in zip(found, wanted) for b in other)
+    return "right" if right else "wrong"
 
 
 def launched(name: str, threads: int, seed: int, faults: tuple[str, ...]) -> str:
@@ -44,4 +71,5 @@ def launched(name: str, threads: int, seed: int, faults: tuple[str, ...]) -> str
 if __name__ == "__main__":
     _, threads, seed, names, *faults = sys.argv
     for name in names.split(","):
-        print(launched(name, int(threads), int(seed), tuple(faults)))
+        run = launched if name in ALL else of_shipped
+        print(run(*name.split("::"), int(threads), int(seed), tuple(faults)))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.backends.native.kernels import ALL
 from tests.backends.native.racing import ROOT, sanitized
+from tests.backends.torch.shipped import SCHEDULES
 
 ENVIRONMENT = sanitized()
 FAULTS = {
@@ -34,6 +35,22 @@ def races(threads: int, seed: int, names: str, *faults: str) -> tuple[int, str]:
 def test_clean(threads):
     found, said = races(threads, 0, ",".join(ALL))
     assert said == "right\n" * len(ALL) and not found
+
+
+def test_shipped():
+    """Some with fused transfers, staging, streams and events."""
+    names = ["allreduce/double_tree.sched::double_tree", "broadcast/staged_chain.sched::staged_chain",
+             "allreduce/all_pairs.sched::all_pairs"]
+    found, said = races(1, 0, ",".join(names))
+    assert said == "right\n" * len(names) and not found
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("path, name", SCHEDULES, ids=[f"{p}::{n}" for p, n in SCHEDULES])
+def test_every_shipped_schedule(path, name, threads):
+    found, said = races(threads, 1, f"{path}::{name}")
+    assert said == "right\n" and not found
 
 
 @pytest.mark.parametrize("fault", FAULTS)
