@@ -18,12 +18,16 @@ from schedlang.backends.cuda.head import Head, copied, names_of
 from schedlang.backends.cuda.normal import Normal, normal
 from schedlang.diagnostics import SchedError, Severity
 from schedlang.ir.loops import lanes
+from schedlang.ir.loops.nests import statements
 from schedlang.ir.table import NONE, Array, OpTable
 from schedlang.ops import Op
 from schedlang.running.dtypes import Dtype, named, require_defined
 from schedlang.verify import verify
 
 __all__ = ["Kernel", "kernel", "source"]
+
+STATEMENTS = 1024
+"""So many statements a file may have as loops; compilers take long over more, and nobody reads them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +60,12 @@ def source(table: OpTable, *, dtype: str = "float32", op: str | None = None) -> 
     return kernel(table, dtype=named(dtype), op=op).text
 
 
-def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Sequence[str] = ()) -> Kernel:
+def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Sequence[str] = (),
+           most: int = STATEMENTS) -> Kernel:
     """The same with what a launch needs. The table is known to be right on the connections that it was written for.
 
-    ``faults``: mistakes to put in, which only tests do (`lane.cuh` names them). Raises SchedError: SL803.
+    ``most``: with more statements what streams do is tables. ``faults``: mistakes to put in, which only tests do
+    (`lane.cuh` names them). Raises SchedError: SL803.
     """
     op = op or table.operator
     if op is not None:
@@ -72,11 +78,15 @@ def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Seque
             "before": found.before, "after": found.after, "rounds": found.rounds, "flag": flag}
     nests = lanes(found.table, more, fixed=[found.their_buffer], place=place)
     programs = tuple(sorted({p.stream for p in nests.programs}))
-    taken = names_of(copied("types.cuh"), copied("lane.cuh"))
+    taken = names_of(*map(copied, ("types.cuh", "lane.cuh", "tabled.cuh")))
     names = Names.of(found.table, programs, taken)
     others = frozenset({*taken, *names.buffers.values(), *names.streams.values()})
-    body = Body(found, names, Tables(table.ranks, others))
-    functions = [list(body.stream(s, [p for p in nests.programs if p.stream == s])) for s in programs]
+    body = Body(found, names, Tables(table.ranks, others), flag)
+    by_stream = {s: [p for p in nests.programs if p.stream == s] for s in programs}
+    if sum(1 for p in nests.programs for _ in statements(p.body)) > most:
+        functions = [copied("tabled.cuh"), *(list(body.table(s)) for s in programs)]
+    else:
+        functions = [list(body.loops(s, some)) for s, some in by_stream.items()]
     tables = [line for name, values in body.tables.made.items() for line in literal(name, values)]
     streams = "\n".join("\n".join(lines) for lines in functions)
     head = Head(table, found, names, dtype, op, events, streams.count("lane."), tuple(faults))
@@ -84,7 +94,7 @@ def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Seque
     parts = [head.opening(), copied("types.cuh"), head.configuration(), copied("lane.cuh"), beginning, tables,
              *functions, head.kernel(programs)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
-    where = [(r, k) for k, s in enumerate(programs) for p in nests.programs if p.stream == s for r in p.ranks.tolist()]
+    where = [(r, k) for k, s in enumerate(programs) for p in by_stream[s] for r in p.ranks.tolist()]
     cells = 2 * found.tags * table.ranks + events + max(1, len(programs))      # as FLAGS in lane.cuh
     return Kernel(text, found, np.array(sorted(where), np.int32).reshape(-1, 2), programs, flag, cells)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from schedlang.backends.cuda.formulas import Tables, Writer
 from schedlang.backends.cuda.normal import Normal
+from schedlang.backends.cuda.tabled import instructions
 from schedlang.codegen.words import INDENT, VARIABLES, WIDTH, first, first_row, identifier, source_lines, variable
 from schedlang.ir.loops import Affine, Loop, Program, Statement, Step
 from schedlang.ir.loops.nests import Part, statements
@@ -76,12 +77,23 @@ class Context:
 class Body:
     """The text of the streams of a normal form."""
 
-    def __init__(self, normal: Normal, names: Names, tables: Tables) -> None:
-        self.normal, self.table = normal, normal.table
-        self.names, self.tables = names, tables
+    def __init__(self, normal: Normal, names: Names, tables: Tables, flags: Array) -> None:
+        """``flags``: of each row, the flag of its event."""
+        self.normal, self.ranks = normal, normal.table.ranks
+        self.names, self.tables, self.flags = names, tables, flags
 
-    def stream(self, number: int, programs: Sequence[Program]) -> Iterator[str]:
-        """The function of a stream."""
+    def table(self, number: int) -> Iterator[str]:
+        """The function of a stream that follows a table of instructions."""
+        made, starts = instructions(self.normal, self.flags, number)
+        name = self.names.streams[number]
+        steps, first = (self.tables.name(f"{name}_{what}", values, None)
+                        for what, values in (("steps", made), ("first", starts)))
+        yield f"__device__ void {name}(Lane& lane) {{"
+        yield f"{INDENT}follow(lane, {steps} + {first}[lane.rank], {steps} + {first}[lane.rank + 1]);"
+        yield "}"
+
+    def loops(self, number: int, programs: Sequence[Program]) -> Iterator[str]:
+        """The function of a stream, with its loops."""
         yield f"__device__ void {self.names.streams[number]}(Lane& lane) {{"
         yield f"{INDENT}const int rank = lane.rank;"
         for k, program in enumerate(programs):
@@ -98,7 +110,7 @@ class Body:
 
     def _membership(self, ranks: Array) -> str | None:
         """A condition for these ranks; None where it is all of them."""
-        world, some = self.table.ranks, ranks.tolist()
+        world, some = self.ranks, ranks.tolist()
         if len(some) == world:
             return None
         if len(some) <= 2:
@@ -118,7 +130,7 @@ class _Program:
     """The text of one program."""
 
     def __init__(self, body: Body, program: Program) -> None:
-        self.table, self.names, self.program = body.table, body.names, program
+        self.table, self.names, self.program = body.normal.table, body.names, program
         self.write = Writer(body.tables, program.ranks)
         self.normal = body.normal
         self.said: dict[str, str] = {}          # numbers in the lines that are being made, and what they are
