@@ -19,7 +19,7 @@ from schedlang.backends.native.memory import aligned
 from schedlang.backends.native.program import Program, carrier, program
 from schedlang.backends.native.shares import ended
 from schedlang.backends.torch.faults import store_of
-from schedlang.backends.torch.header import SIZE, Header, require_alike
+from schedlang.backends.torch.header import MEANING, SIZE, Header, require_alike
 from schedlang.backends.torch.lacks import Looks, require_fit
 from schedlang.backends.torch.operators import divide, dtype_of
 from schedlang.ir.layout import Layout
@@ -31,6 +31,8 @@ from schedlang.running.executable import divisors
 
 KEPT = 32
 """So many sizes, and calls that differ in the places of buffers, an executor remembers."""
+
+MODE = Mode()
 
 TIMEOUT = 300.0
 """Seconds that a rank waits for another where its group does not say."""
@@ -75,7 +77,8 @@ class _Ready:
 class _Plan:
     """What a call does with buffers that are where they are. ``places``: of all buffers and the flags, packed.
     ``before`` and ``after``: of which buffers what is copied, to and from which memory, which part of it. ``divided``:
-    parts of buffers and by what an average divides them. ``calls``: what is launched, by the places on all ranks."""
+    parts of buffers and by what an average divides them. ``calls``: what is launched, by the places on all ranks; the
+    last time it was ``call``, with these places one after the other ``known``."""
 
     ready: _Ready
     layout: Layout
@@ -85,6 +88,8 @@ class _Plan:
     after: list[tuple[str, torch.Tensor, slice]]
     divided: list[tuple[str, slice, int]]
     calls: OrderedDict[tuple[bytes, ...], tuple[Arguments, Any]]
+    known: bytes | None = None
+    call: tuple[Arguments, Any] | None = None
 
 
 class LocalExecutor:
@@ -120,11 +125,11 @@ class LocalExecutor:
         with torch.no_grad():
             for name, memory in plan.before:
                 memory.copy_(buffers[name])
-            meeting.say(header.pack(self.rank) + plan.places)
-            heard = [meeting.hear(peer, seconds) for peer in range(meeting.size)]
-            require_alike([record[:SIZE] for record in heard])
-            self._launch(plan, tuple(record[SIZE:] for record in heard), seconds)
-            meeting.end()
+            if not meeting.meet(header.pack(self.rank) + plan.places, MEANING, SIZE, plan.known, seconds):
+                said = meeting.said()
+                require_alike([record[:SIZE] for record in said])
+                self._find(plan, tuple(record[SIZE:] for record in said))
+            self._launch(plan, seconds)
             for name, memory, part in plan.after:
                 buffers[name][part].copy_(memory[part])
             for name, part, divisor in plan.divided:
@@ -135,7 +140,7 @@ class LocalExecutor:
         key = carrier(self.table, dtype, op)
         if key not in self._ready:
             if self.rank and self.meeting.size > 1:
-                self.meeting.hear(0, seconds, self.meeting.turn + 1)
+                self.meeting.follow(0, seconds)
             made = program(self.table, *key)
             lanes = [(int(r), int(number)) for r, number in made.kernel.lanes.tolist() if r == self.rank]
             self._ready[key] = _Ready(made, Piece(made.flags * FLAG_BYTES),
@@ -198,16 +203,22 @@ class LocalExecutor:
             self._plans.clear()                             # some may mean what was there before
         return tensor_of(self._own[key], getattr(torch, dtype.name), elements)
 
-    def _launch(self, plan: _Plan, places: tuple[bytes, ...], seconds: float) -> None:
+    def _find(self, plan: _Plan, places: tuple[bytes, ...]) -> None:
+        """What is launched for these places on all ranks, from here on until they change."""
         found = plan.calls.get(places)
         if found is None:
             found = plan.calls[places] = self._arguments(plan, places)
             if len(plan.calls) > KEPT:
                 plan.calls.popitem(last=False)
+        plan.known, plan.call = b"".join(places), found
+
+    def _launch(self, plan: _Plan, seconds: float) -> None:
+        assert plan.call is not None
         ready, meeting = plan.ready, self.meeting
-        with meeting.watched(ready.watch):
-            status = launch(ready.program, found[0], ready.watch, Mode(), seconds)
-            gone = meeting.gone() if status else None
+        meeting.begin(ready.watch)
+        status = launch(ready.program, plan.call[0], ready.watch, MODE, seconds)
+        gone = meeting.gone() if status else None
+        meeting.end()
         if gone is not None:
             raise ended(gone)
         if status:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -118,8 +119,13 @@ def launch(program: Program, arguments: Arguments, watch: Watch, mode: Mode, tim
     """Run the lanes of ``arguments`` to their end: 0; or 1 where they were stopped (``watch`` says why), 2 where none
     could go on, 3 where the system has not got the threads."""
     call: Callable[..., int] = program.library.schedlang_launch
-    made = mode.struct(timeout)
+    made = _struct(mode, timeout)
     return call(ctypes.byref(arguments.struct), ctypes.c_int(arguments.lanes), ctypes.byref(made))
+
+
+@functools.lru_cache(64)
+def _struct(mode: Mode, timeout: float) -> ModeStruct:
+    return mode.struct(timeout)
 
 
 @dataclass(frozen=True)

@@ -15,32 +15,31 @@ import os
 import select
 import struct
 import threading
-import time
-import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import finalize, ref
 
-from schedlang.backends.native.launching import Watch
+import numpy as np
+
+from schedlang.backends.native.compiler import load
+from schedlang.backends.native.launching import LONGEST, Watch
 from schedlang.backends.native.memory import require
 from schedlang.backends.native.shares import ended
 from schedlang.diagnostics import SchedError, error
 
 SLOT = 4096
-"""Bytes for what a rank says of a call."""
+"""Bytes for what a rank says of a call, and ``Slot`` of meet.cpp before it."""
 
 MAPPED = 256
 """So many pieces of other ranks stay mapped; the one used longest ago goes first."""
 
-_SPINS = 4000
-"""Looks at what a rank says before there is a pause between them."""
+LOOKS = 300
+"""At what a rank says, before this one sleeps until it says something."""
 
-_HEAD = struct.Struct("<qII")
-"""Of a slot: the number of the call, how many bytes follow, and their checksum: half-written ones have another."""
+_SOURCE = Path(__file__).parent / "meet.cpp"
 
 _PLACE, _NUMBER = struct.Struct("<qqqqq"), struct.Struct("<q")
 
@@ -49,6 +48,18 @@ class ReachStruct(ctypes.Structure):
     """``Reach`` of lane.cuh."""
 
     _fields_ = (("process", ctypes.c_longlong), ("buffers", ctypes.c_void_p))
+
+
+class RanksStruct(ctypes.Structure):
+    """``Ranks`` of meet.cpp."""
+
+    _fields_ = (("slots", ctypes.c_void_p), ("ranks", ctypes.c_int), ("rank", ctypes.c_int), ("gone", ctypes.c_void_p),
+                ("looks", ctypes.c_int))
+
+
+def _patience(timeout: float) -> int:
+    """In nanoseconds."""
+    return int(min(timeout, LONGEST) * 1e9)
 
 
 class Piece:
@@ -153,8 +164,10 @@ class Meeting:
         self.turn = 0
         self._mine = Piece(3 * SLOT)                        # what it says, in turn; and which call it has done last
         place = Where.of(self._mine.address, 3 * SLOT)
+        if rank == 0:
+            load(_SOURCE.read_text())                       # which the others find, then
         told = exchange(json.dumps([_machine(), os.getpid(), place.number, place.address]))
-        self._slots: list[mmap.mmap] = []
+        self._memory: list[mmap.mmap] = []
         self._maps: OrderedDict[tuple[int, int], tuple[mmap.mmap, int]] = OrderedDict()
         self.processes, reason, reads = [], "", True
         for peer, text in enumerate(told):
@@ -163,7 +176,7 @@ class Meeting:
             try:
                 if machine != _machine():
                     raise OSError(0, "it is on another machine, or in another container")
-                self._slots.append(self._mine.memory if peer == rank else _mapped(process, number))
+                self._memory.append(self._mine.memory if peer == rank else _mapped(process, number))
                 reads = reads and (peer == rank or readable(process, address))
             except OSError as cause:
                 reason = reason or f"rank {rank} cannot reach the memory of rank {peer}: {cause.strerror}"
@@ -175,7 +188,17 @@ class Meeting:
         self.reads = all(answer[1] for answer in answers)
         """Whether all ranks can read memory of the others that is not mapped."""
         self._ended: list[int] = []
+        self._gone = np.zeros(size, np.intc)                # the same, for schedlang_hear
         self._watch: Watch | None = None
+        self._library = load(_SOURCE.read_text())
+        starts = [ctypes.addressof(ctypes.c_char.from_buffer(memory)) for memory in self._memory]
+        self._slots = np.array([start + k * SLOT for start in starts for k in range(2)], np.uintp)
+        self._ranks = RanksStruct(self._slots.ctypes.data, size, rank, self._gone.ctypes.data, LOOKS)
+        self._ranks_at = ctypes.c_void_p(ctypes.addressof(self._ranks))
+        self._library.schedlang_meet.argtypes = (
+            ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint,
+            ctypes.c_uint, ctypes.c_char_p, ctypes.c_longlong)
+        self._library.schedlang_hear.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_ulonglong, ctypes.c_longlong)
         ours, theirs = os.pipe()
         numbers = {}
         for peer, process in enumerate(self.processes):
@@ -184,64 +207,59 @@ class Meeting:
         threading.Thread(target=_look, args=(ref(self), numbers, ours), daemon=True, name="schedlang-watch").start()
         finalize(self, os.close, theirs)
 
-    @contextmanager
-    def watched(self, watch: Watch) -> Iterator[Callable[[], int | None]]:
-        """What is launched meanwhile is stopped when a rank ends that has not done this call. Yields a function that
-        says which one that is."""
+    def begin(self, watch: Watch) -> None:
+        """What is launched from here on is stopped when a rank ends that has not done this call."""
         watch.clear()
         self._watch = watch
-        if self.gone() is not None:
+        if self._ended and self.gone() is not None:
             watch.stop()
-        try:
-            yield self.gone
-        finally:
-            self._watch = None
+
+    def end(self) -> None:
+        """This call is done here, well or not."""
+        self._watch = None
+        _NUMBER.pack_into(self._mine.memory, 2 * SLOT, self.turn)
 
     def gone(self) -> int | None:
         """A rank whose process has ended before this call was done there."""
         return next((rank for rank in self._ended if self._done(rank) < self.turn), None)
 
     def _done(self, peer: int) -> int:
-        done: int = _NUMBER.unpack_from(self._slots[peer], 2 * SLOT)[0]
+        done: int = _NUMBER.unpack_from(self._memory[peer], 2 * SLOT)[0]
         return done
 
-    def end(self) -> None:
-        """This call is done here."""
-        _NUMBER.pack_into(self._mine.memory, 2 * SLOT, self.turn)
+    def meet(self, record: bytes, meaning: tuple[int, int], places: int, known: bytes | None, timeout: float) -> bool:
+        """Begin the next call: say ``record``, and hear what the others say. Whether all mean the same (the bytes of
+        ``meaning`` are alike), and what they say from ``places`` on is what is ``known``, one after the other.
 
-    def say(self, record: bytes) -> None:
-        """Begin the next call. A slot is written again two calls later: then all have begun the one between, and read
-        this."""
-        assert len(record) + _HEAD.size <= SLOT, len(record)
+        Raises SchedError (SL813) where one has ended, or says nothing in time."""
+        assert len(record) + 16 <= SLOT, len(record)
         self.turn += 1
-        at = self.turn % 2 * SLOT
-        self._mine.memory[at + _HEAD.size : at + _HEAD.size + len(record)] = record
-        self._mine.memory[at : at + _HEAD.size] = _HEAD.pack(self.turn, len(record), zlib.crc32(record))
+        status = self._library.schedlang_meet(
+            self._ranks_at, self.turn, record, len(record), *meaning, places, known, _patience(timeout))
+        if status < 0:
+            raise self._missed(-1 - status, self.turn)
+        return bool(status == 0)
 
-    def hear(self, peer: int, timeout: float, turn: int | None = None) -> bytes:
-        """What a rank says of this call, or of one that it may not have begun. Raises SchedError (SL813) where it has
-        ended, or says nothing in time."""
-        turn = self.turn if turn is None else turn
-        at, memory, looks, end = turn % 2 * SLOT, self._slots[peer], 0, 0.0
-        while True:
-            number, length, check = _HEAD.unpack_from(memory, at)
-            if number == turn:
-                data = memory[at + _HEAD.size : at + _HEAD.size + length]
-                if zlib.crc32(data) == check:
-                    return data
-            looks += 1
-            if looks < _SPINS:
-                os.sched_yield()
-                continue
-            end = end or time.monotonic() + timeout
-            time.sleep(0.0002)
-            if peer in self._ended and self._done(peer) < turn:
-                raise ended(peer)
-            if time.monotonic() > end:
-                raise SchedError(error(
-                    "SL813", f"rank {self.rank} waits in vain for rank {peer}, which does not make call {turn} on "
-                             "shared memory", rank=self.rank, peer=peer,
-                    help=f"see what has become of rank {peer}; the process group cannot be used any more"))
+    def said(self) -> list[bytes]:
+        """What each rank has said of this call."""
+        at, found = self.turn % 2 * SLOT, []
+        for memory in self._memory:
+            length = int.from_bytes(memory[at + 12 : at + 16], "little")
+            found.append(memory[at + 16 : at + 16 + length])
+        return found
+
+    def follow(self, peer: int, timeout: float) -> None:
+        """Wait until a rank has begun the next call. Raises SchedError (SL813) as :meth:`meet`."""
+        if self._library.schedlang_hear(self._ranks_at, peer, self.turn + 1, _patience(timeout)):
+            raise self._missed(peer, self.turn + 1)
+
+    def _missed(self, peer: int, turn: int) -> SchedError:
+        if peer in self._ended:
+            return ended(peer)
+        return SchedError(error(
+            "SL813", f"rank {self.rank} waits in vain for rank {peer}, which does not make call {turn} of those on "
+                     "shared memory", rank=self.rank, peer=peer,
+            help=f"see what has become of rank {peer}; the process group cannot be used any more"))
 
     def address(self, peer: int, where: Where) -> tuple[int, object]:
         """Where memory of a rank is in this process, 0 where it is not mapped; and what must be kept as long as it is
@@ -287,6 +305,7 @@ def _look(meeting: ref[Meeting], numbers: dict[int, int], end: int) -> None:
             poll.unregister(number)
             if here is not None:
                 here._ended.append(numbers[number])
+                here._gone[numbers[number]] = 1
         if here is not None and here._watch is not None and here.gone() is not None:
             here._watch.stop()
         del here

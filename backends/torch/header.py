@@ -89,12 +89,13 @@ def _rank(header: bytes) -> int:
     return int.from_bytes(header[:8], "little")
 
 
-_TITLE = struct.calcsize("<qqqq16s24s16s16s")
+MEANING = (8, struct.calcsize("<qqqq16s24s16s16s"))
+"""Where in a header what all ranks must say alike begins and ends."""
 
 
 def _means(header: bytes) -> bytes:
     """All but the rank, the name of the schedule, whose digest says what it does, and what was refused before."""
-    return header[8:_TITLE]
+    return header[slice(*MEANING)]
 
 
 def disagreement(known: bytes, other: bytes) -> SchedError:

@@ -16,8 +16,8 @@ import torch.distributed as dist
 import schedlang.torch as sched
 from schedlang.backends.native import meeting
 from schedlang.backends.native.compiler import find
+from schedlang.backends.native.execute import LocalExecutor
 from schedlang.diagnostics import SchedError
-from schedlang.torch.local import LocalExecutor
 from schedlang.torch.state import state_of
 from tests.backends.torch.pool import Raised, Silent
 from tests.backends.torch.test_api import both
@@ -135,9 +135,9 @@ def killed(when: str) -> tuple[str, float]:
     for _ in range(3):
         sched.all_reduce(x, schedule=RING)
     if when == "in a kernel" and dist.get_rank() == 1:
-        from schedlang.torch import local
+        from schedlang.backends.native import execute
 
-        local.launch = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        execute.launch = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     begun = time.monotonic()
     try:
         if when == "between calls" and dist.get_rank() == 1:
