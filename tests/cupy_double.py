@@ -153,19 +153,22 @@ class World:
 
     def step(self) -> bool:
         """Lets one thing happen; False where none can."""
-        for item in [item for item in self.pending if item.thread is not None and not item.thread.is_alive()]:
+        ended = [item for item in self.pending if item.thread is not None and not item.thread.is_alive()]
+        for item in ended:
             self.pending.remove(item)
             item.over = True
         ready = [item for item in self.pending if item.thread is None and item.ready()]
         if not ready:
-            return any(item.thread is not None for item in self.pending)
+            return bool(ended) or any(item.thread is not None for item in self.pending)
         if self.rng.random() < 0.1:
             self.haste.clear()
         item = max(ready, key=lambda item: self.haste.setdefault(item.stream.ptr, self.rng.random()))
         try:
             item.thread = item.act() if item.act is not None else None
         except AssertionError:
-            self.pending.clear()                            # it is told once
+            for other in self.pending:                      # it is told once
+                other.over = True
+            self.pending.clear()
             raise
         if item.thread is None:
             self.pending.remove(item)
@@ -378,6 +381,9 @@ def _launch(function: int, grid: int, stream: int, params: int) -> None:
     assert device == given.device == here.current, "a kernel of another GPU"
     argument = ctypes.cast(params, ctypes.POINTER(ctypes.c_void_p))[0]
     assert argument is not None
+    if name == "nothing":                                   # an empty kernel, to measure with
+        here.give(given, None)
+        return
     if name != "schedlang_kernel":
         raw = ctypes.create_string_buffer(ctypes.string_at(argument, 40), 40)
         *addresses, count = np.frombuffer(raw, np.int64)[: 4 if name == "schedlang_combine" else 3].tolist()
@@ -472,7 +478,10 @@ def _modules() -> dict[str, types.ModuleType]:
     attributes = {1: lambda: world().resident, 2: lambda: int(world().cooperative)}
     runtime = _module(
         "cupy.cuda.runtime", CUDARuntimeError=CUDARuntimeError, is_hip=False, getDeviceCount=_count,
-        runtimeGetVersion=lambda: world().version[0] * 1000, memcpyDefault=4, hostAllocPortable=1, hostAllocMapped=2,
+        runtimeGetVersion=lambda: world().version[0] * 1000,
+        driverGetVersion=lambda: world().version[0] * 1000,
+        getDeviceProperties=lambda device: {"name": b"GPU in ordinary memory"}, memcpyDefault=4, hostAllocPortable=1,
+        hostAllocMapped=2,
         cudaDevAttrMultiProcessorCount=1, cudaDevAttrCooperativeLaunch=2,
         deviceGetAttribute=lambda attribute, device: attributes[attribute](),
         deviceCanAccessPeer=lambda a, b: int(world().peers), deviceEnablePeerAccess=_enable,

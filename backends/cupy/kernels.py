@@ -91,6 +91,12 @@ class Kernels:
             sizes = sizes_of(sizes, longest, sizes.slice)
         return Launch(self, sizes, addresses, blocks)
 
+    def start(self, prepared: Launch) -> None:
+        """Launch it on all GPUs, later than what was launched before. Whoever calls this looks for the end himself."""
+        for device, argument in prepared.arguments.items():
+            blocks = len(self._lanes[device]) * prepared.blocks
+            self._functions[device].launch(blocks, argument, self._streams[device], together=True)
+
     def launch(self, prepared: Launch, timeout: float) -> float:
         """Run it once; the seconds that it took. Raises SchedError: SL813."""
         from cupy.cuda import driver, runtime
@@ -100,9 +106,7 @@ class Kernels:
             watch.clear()
         begun, ended = time.perf_counter(), False
         try:
-            for device, argument in prepared.arguments.items():
-                blocks = len(self._lanes[device]) * prepared.blocks
-                self._functions[device].launch(blocks, argument, self._streams[device], together=True)
+            self.start(prepared)
             ended = self._over(begun + timeout, begun)
         except (driver.CUDADriverError, runtime.CUDARuntimeError) as cause:
             raise trouble(cause, "running a schedule") from None

@@ -20,6 +20,7 @@ from tests import cupy_double, strategies, tables
 from tests.backends.native.test_native import case_of, defined
 from tests.backends.torch.shipped import EXAMPLES, SCHEDULES, shipped, sizes
 from tests.backends.worlds import assert_same_bits, some_inputs, some_layout
+from tests.benchmarks import gpu
 
 MODES = ("kernel", "streams")
 
@@ -331,3 +332,12 @@ def test_arrays_on_gpus_that_are_accumulated():
         got = calls.call(table, [cupy.asarray(a) for a in inputs], CupyBackend(), op="avg", accumulate="float32")
         assert all(isinstance(a, cupy.ndarray) for a in got)
         assert_same_bits([{"data": a.get()} for a in got], wanted)
+
+
+def test_the_benchmark(capsys):
+    """What `gpu.sh` measures with works; what it prints here means nothing."""
+    with cupy_double.installed(cupy_double.World(2)):
+        gpu.main(["--ranks", "3", "--sizes", "100"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + len(gpu.SCHEDULES) and all(line.count("|") == 7 for line in lines)
+    assert lines[2].startswith("| ring | 100 | ")
