@@ -1,13 +1,15 @@
 # One environment for all targets, in $(VENV). Everything that is installed comes from pyproject.toml.
-#   make demo            install, verify a ring all-reduce and run it on 8 ranks with real data
+#   make demo            install, verify a ring all-reduce, run it on 8 ranks with real data, and average gradients
 #   make test            install what the tests need and run them
 #   make test TORCH=torch==2.13.0    the same with PyTorch, so that the tests that need it run, too
+#   make test CUDA=cuda13    ... with CuPy and NVRTC, which compile kernels for GPUs, with or without one
 #   make coverage        the tests, and whether they take every branch of the verifier (twice the time)
 #   make nightly         the full products, 20,000 mutants judged by the verifier and by the interpreter; then the former
 #   make mutants         changes in the verifier that no test notices, all of them: hours. MUTANTS="NAME ..." takes some
 PYTHON      ?= python3
 VENV        ?= .venv
 TORCH       ?=
+CUDA        ?=
 PYTEST_ARGS ?=
 MUTANTS     ?=
 
@@ -43,9 +45,11 @@ demo: $(VENV)/.core
 	$(bin)/schedlang verify $(ring) --ranks 8
 	$(bin)/schedlang show $(ring) --ranks 4 --steps 0..3
 	$(bin)/schedlang run $(ring) --ranks 8 --size 64MiB --check
+	cd examples/gradients && $(abspath $(bin))/python allreduce_gradients.py
 
 test: $(VENV)/.test
 	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
+	$(if $(CUDA),$(bin)/python -m pip install --quiet --editable ".[$(CUDA)]")
 	$(bin)/python -m pytest $(PYTEST_ARGS)
 
 coverage: override PYTEST_ARGS += --cov --cov-report=term --cov-fail-under=100
@@ -53,6 +57,7 @@ coverage: test
 
 nightly: $(VENV)/.test
 	$(if $(TORCH),$(bin)/python -m pip install --quiet "$(TORCH)")
+	$(if $(CUDA),$(bin)/python -m pip install --quiet --editable ".[$(CUDA)]")
 	$(bin)/python -m pytest -s -m nightly $(PYTEST_ARGS)
 	$(MAKE) --no-print-directory coverage
 
