@@ -120,9 +120,6 @@ class CupyBackend:
         """This back end with other choices; see :class:`Options`. Raises SchedError (SL806)."""
         if mode is not None and mode not in MODES:
             raise SchedError(error("SL806", f"there is no mode {mode}", help=f"choose one of: {', '.join(MODES)}"))
-        if mode == "streams" and (blocks is not None or slice is not None):
-            raise SchedError(error("SL806", "--blocks and --slice are of mode kernel: mode streams copies whole chunks",
-                                   help="leave them out, or take --mode kernel"))
         for what, number in (("--blocks", blocks), ("--slice", slice)):
             if number is not None and not 0 < number < 1 << 31:
                 raise SchedError(error("SL806", f"{what} is {number}", help="give a number of 1 or more, below 2^31"))
@@ -132,6 +129,9 @@ class CupyBackend:
         given: dict[str, Any] = {"mode": mode, "devices": None if devices is None else tuple(devices),
                                  "blocks": blocks, "slice_bytes": slice}
         options = replace(self.options, **{name: value for name, value in given.items() if value is not None})
+        if options.mode == "streams" and (options.blocks is not None or options.slice_bytes is not None):
+            raise SchedError(error("SL806", "--blocks and --slice are of mode kernel: mode streams copies whole chunks",
+                                   help="leave them out, or take --mode kernel"))
         return CupyBackend(self.timeout if timeout is None else timeout, options)
 
     def run(self, table: OpTable, inputs: Sequence[Mapping[str, Array]], *, op: str | None,

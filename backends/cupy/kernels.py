@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ MOST_BLOCKS = 32
 
 GRACE = 10.0
 """Seconds in which a kernel that is told to stop does so."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Two kernels at once could each have some of the GPUs, and wait for the others."""
 
 _SPIN = 2e-3
 """Seconds in which the host looks for the end without a pause."""
@@ -102,30 +106,44 @@ class Kernels:
         from cupy.cuda import driver, runtime
 
         watches = {device: Watch(memory.array().view(np.int32)) for device, memory in self._watches.items()}
-        for watch in watches.values():
-            watch.clear()
-        begun, ended = time.perf_counter(), False
-        try:
-            self.start(prepared)
-            ended = self._over(begun + timeout, begun)
-        except (driver.CUDADriverError, runtime.CUDARuntimeError) as cause:
-            raise trouble(cause, "running a schedule") from None
-        finally:                                            # also where somebody interrupts
-            if not ended:
-                for watch in watches.values():
-                    watch.stop()
-                ended_late = self._over(time.perf_counter() + GRACE, begun)
+        with _ONE_AT_A_TIME:
+            for watch in watches.values():
+                watch.clear()
+            begun, ended, stopped = time.perf_counter(), False, False
+            try:
+                self.start(prepared)
+                ended = self._over(begun + timeout, begun)
+            except (driver.CUDADriverError, runtime.CUDARuntimeError) as cause:
+                raise trouble(cause, "running a schedule") from None
+            finally:                                        # also where somebody interrupts
+                if not ended:
+                    for watch in watches.values():
+                        watch.stop()
+                    stopped = self._stopped()
         if ended:
             return time.perf_counter() - begun
-        waits: list[Wait] = []
-        told: Any = self.program
-        for device, watch in watches.items():
-            waits += waiting(told, self._lanes[device], watch, prepared.blocks)
-        if not ended_late:
+        if not stopped:
             raise SchedError(error("SL813", f"the kernel of {self.normal.table.name} does not end, though it was told "
                                             "to", help="end this process; the GPU is free after that"))
-        self.forget()
+        told: Any = self.program
+        waits: list[Wait] = []
+        for device, watch in watches.items():
+            waits += waiting(told, self._lanes[device], watch, prepared.blocks)
         raise failure(told, waits, Stop.TIMEOUT, 1, timeout)
+
+    def _stopped(self) -> bool:
+        """Waits for the end of what was told to stop, and sets flags back; False where it does not end, or a GPU has
+        given up altogether."""
+        from cupy.cuda import runtime
+
+        try:
+            now = time.perf_counter()
+            if not self._over(now + GRACE, now):
+                return False
+            self.forget()
+        except runtime.CUDARuntimeError:                    # what it says was said before
+            return False
+        return True
 
     def _over(self, deadline: float, begun: float) -> bool:
         """Waits for the end on all GPUs; False where there is none by then."""

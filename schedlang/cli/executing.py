@@ -17,7 +17,7 @@ PATIENCE = 1.0
 """Seconds after which a run shows a progress bar."""
 GRACE = 5.0
 """Seconds that other processes of a machine leave the first to say what is wrong."""
-IN_ONE_PROCESS = (None, "numpy", "interpret")
+IN_ONE_PROCESS = (None, "numpy", "interpret", "cupy")
 """Back ends whose ranks are one process; None: the default."""
 
 

@@ -214,6 +214,26 @@ def test_a_kernel_that_does_not_come_to_its_end():
         assert_same_bits(backend.run(table, inputs, op=None), plain.run(table, inputs, op=None))
 
 
+def test_a_kernel_that_somebody_interrupts(monkeypatch):
+    """It ends, and the next run is as good as the first."""
+    table = tables.ring(4)
+    inputs = some_inputs(table, Layout(table, 40), np.float32)
+
+    def interrupt(seconds):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with cupy_double.installed(cupy_double.World(2, lost=[1])) as world:
+        backend = CupyBackend()
+        monkeypatch.setattr("schedlang.backends.cupy.kernels.time.sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            backend.run(table, inputs, op=None)
+        assert not world.pending
+        world.lost.clear()
+        for _ in range(3):
+            assert_same_bits(backend.run(table, inputs, op=None), plain.run(table, inputs, op=None))
+
+
 def test_memory_that_does_not_suffice():
     found = refused(run, cupy_double.World(2, memory=1 << 20), size=1 << 20)
     assert found.code == "SL802" and "on GPU 0" in found.message and "--devices" in found.help
