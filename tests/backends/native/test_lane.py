@@ -53,6 +53,10 @@ def test_addresses_need_no_alignment():
     world.fill(values)
     assert world.launch(threads=2) == 0
     assert np.array_equal(world.result(), expected(RING, values))
+    for here in world.buffers:
+        owner = here[0].base                                # with some bytes before and behind
+        here[0][:] = 0
+        assert not owner.any()
 
 
 def test_many_launches():
