@@ -30,7 +30,7 @@ from schedlang.running.ranks import Job
 from schedlang.running.ranks.launch import launch as start
 
 TIMEOUT = 300.0
-"""Seconds that a rank waits for another."""
+"""Seconds that an execution may take."""
 
 PROGRAMS_KEPT = 64
 """Compiled programs of tables in use that are kept ready, with their flags."""

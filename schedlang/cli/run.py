@@ -56,8 +56,8 @@ def _numbers(context: click.Context, option: click.Parameter, text: str | None) 
 @click.option("--processes", is_flag=True,
               help="Of the back end native: each rank a process of its own, not a thread of this one.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Of the back ends torch and native: how long a rank waits for another (default 300); of cupy: how "
-                   "long a run may take (default 60).")
+              help="Of the back end torch: how long a rank waits for another (default 300); of native and cupy: how "
+                   "long an execution may take (default 300 and 60).")
 @click.option("--devices", metavar="N,N,...", callback=_numbers,
               help="Of the back end cupy: the GPUs to use, one for each rank or several ranks on each. Default: all.")
 @click.option("--mode", metavar="MODE",

@@ -1,5 +1,6 @@
 """The native back end, ranks as threads: results are those of the NumPy back end, bit for bit."""
 
+import errno
 import itertools
 import random
 import threading
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from schedlang.backends.native import NativeBackend, Options, backend, compiler
-from schedlang.backends.native.launching import Kind, Mode
+from schedlang.backends.native.launching import Kind, Mode, Stop, failure
+from schedlang.backends.native.program import program
 from schedlang.backends.numpy import backend as plain
 from schedlang.diagnostics import SchedError
 from schedlang.interpret import backend as interpreter
@@ -106,6 +108,31 @@ def test_random_schedules(collective):
             wanted = interpreter.run(table, inputs, op=None)
             assert_same_bits(threads.run(table, inputs, op=None), wanted)
             assert_same_bits(many.run(table, inputs, op=None), wanted)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("path,name", SCHEDULES, ids=[f"{p}::{n}" for p, n in SCHEDULES])
+def test_product(path, name):
+    """Every schedule for 1 to 8 ranks, with several dtypes, operators and sizes, in threads that are disturbed, in
+    fibers, and again and again."""
+    rng = random.Random(f"product {name}")
+    disturbed = NativeBackend(options=Options(mode=Mode(delays=20, delay=50, seed=2), slice_bytes=64, flags=QUICK))
+    many = NativeBackend(options=FIBERS)
+    ran = 0
+    for ranks in range(1, 9):
+        table = shipped(path, name, ranks)
+        if table is None:
+            continue
+        for dtype in rng.sample(sorted(DTYPES), 1):
+            op = rng.choice([op for op in REDUCE_OPS if defined(op, dtype)])
+            op = op if COLLECTIVES[table.collective.name].reduces and table.collective.op else None
+            for seed, layout in enumerate(sizes(table, rng)):
+                inputs = some_inputs(table, layout, DTYPES[dtype].numpy, seed)
+                wanted = plain.run(table, inputs, op=op)
+                for runner in (backend, disturbed, many, disturbed):
+                    assert_same_bits(runner.run(table, inputs, op=op), wanted)
+        ran += 1
+    assert ran
 
 
 def test_launched_again_and_again():
@@ -210,6 +237,17 @@ def test_an_event_that_does_not_come():
         mine.run(table, inputs, op=None)
     told = [caught.value.diagnostics[0].message, *(note.message for note in caught.value.diagnostics[0].notes)]
     assert any("wait " in text and f"on rank {rank}" in text for text in told), told
+
+
+@pytest.mark.parametrize("status,why,code,told", [
+    (3, Stop.GO, "SL811", "ring has 2 lanes, and the system does not give as many threads"),
+    (1, Stop.UNREADABLE, "SL813", "the memory of rank 1 cannot be read any more: No such process"),
+    (1, Stop.TIMEOUT, "SL813", "ring did not come to its end for 2 seconds, though no rank waits for another"),
+])
+def test_other_ends(status, why, code, told):
+    made = program(tables.ring(2), DTYPES["float32"], "sum", flags=QUICK)
+    [finding] = failure(made, [], why, status, 2.0, error_number=errno.ESRCH, by=1).diagnostics
+    assert (finding.code, finding.message) == (code, told) and finding.help
 
 
 def test_what_does_not_fit_is_refused():

@@ -51,6 +51,13 @@ def test_averages_and_wider_sums(op, accumulate):
                      plain.run(table, inputs, op=op, accumulate=accumulate))
 
 
+def test_many_blocks_and_slices():
+    several = NativeBackend(processes=True, options=Options(blocks=3, slice_bytes=128, flags=("-O0",)), timeout=20)
+    table = shipped("allreduce/double_tree.sched", "double_tree", 4)
+    inputs = some_inputs(table, Layout(table, 2000), np.float32)
+    assert_same_bits(several.run(table, inputs, op=None), plain.run(table, inputs, op=None))
+
+
 def test_again_and_again():
     """Every turn begins with the inputs."""
     table, told = tables.ring(3), []
