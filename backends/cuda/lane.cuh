@@ -1,13 +1,13 @@
 // What a lane does.
 //
-// A message is read where it stands, in the memory of its sender: whoever sends sets a flag `ready` in the memory of the
-// receiver, who waits for it, takes the message, and sets a flag `done` in the memory of the sender, who waits for that
-// where it would write over the message (`settle`). Between streams of a rank there are flags for events. Flags only rise:
-// a message's number counts on from launch to launch, so nothing is ever set back.
+// A message is read where it stands, in the memory of its sender: whoever sends sets a flag `ready` in the memory of
+// the receiver, who waits for it, takes the message, and sets a flag `done` in the memory of the sender, who waits for
+// that where it would write over the message (`settle`). Between streams of a rank there are flags for events. Flags
+// only rise: a message's number counts on from launch to launch, so nothing is ever set back.
 //
-// Blocks of a lane never wait for each other: a place in a chunk belongs to the same block in all chunks, and every block
-// has flags of its own. In a block thread 0 sets flags and waits for them; a barrier stands between that and what the
-// other threads read and write.
+// Blocks of a lane never wait for each other: a place in a chunk belongs to the same block in all chunks, and every
+// block has flags of its own. In a block thread 0 sets flags and waits for them; a barrier stands between that and what
+// the other threads read and write.
 
 // A flag has a cache line of its own. `sleepers` counts those who wait and do not look (on a CPU).
 struct alignas(64) Flag {
@@ -46,17 +46,17 @@ struct Waiting {
     int kind, peer, tag, message, slice, unused[3];
 };
 
-// What the host sees, and writes. Unless `stop` is 0, all blocks end soon, whatever they wait for; then flags must be set
-// to 0 on all ranks before the next launch. ASKED is the host's word; the others only a CPU writes: time is over, none
-// can go on, memory of another process could not be read (`error` is the system's number for why, `by` the rank).
+// What the host sees, and writes. Unless `stop` is 0, all blocks end soon, whatever they wait for; then flags must be
+// set to 0 on all ranks before the next launch. ASKED is the host's word; the others only a CPU writes: time is over,
+// none can go on, memory of another process could not be read (`error` is the system's number for why, `by` the rank).
 // Behind it stands a Waiting for each block, lane by lane.
 enum { GO, ASKED, TIMEOUT, DEADLOCK, UNREADABLE };
 struct Watch {
     int stop, error, by, unused[5];
 };
 
-// Memory of a rank that is read through the system (only on a CPU): in process `process` buffer b is at `buffers[b]`. Ranks
-// with process 0 are read directly.
+// Memory of a rank that is read through the system (only on a CPU): in process `process` buffer b is at `buffers[b]`.
+// Ranks with process 0 are read directly.
 struct Reach {
     long long process;
     const T* const* buffers;
@@ -76,7 +76,8 @@ struct Args {
     const Reach* reach;  // [rank], or null
 };
 
-// The flags of a block on a rank: `ready` and `done` by tag and peer, then events, then how many launches a stream has had.
+// The flags of a block on a rank: `ready` and `done` by tag and peer, then events, then how many launches a stream has
+// had.
 constexpr int DONE = TAGS * RANKS, EVENT_FLAGS = 2 * DONE, EPOCHS = EVENT_FLAGS + EVENTS, FLAGS = EPOCHS + STREAMS;
 
 // Blocks part a chunk at multiples of a cache line, in elements.
@@ -143,8 +144,8 @@ template <>
 __device__ inline Pack combined<Copy>(Pack, Pack from) { return from; }
 
 // The block puts `own` (operation) `from`, n elements, in `into`, which may be `own`. It does so by packs where all
-// addresses are as far from a multiple of 16, and one by one at both ends and elsewhere. No address is __restrict__, nor
-// read as if nobody wrote there: peers do.
+// addresses are as far from a multiple of 16, and one by one at both ends and elsewhere. No address is __restrict__,
+// nor read as if nobody wrote there: peers do.
 template <class Operation>
 __device__ inline void move(T* into, const T* own, const T* from, long long n) {
     constexpr int AT_ONCE = 4;  // loads under way in each thread
@@ -181,7 +182,8 @@ __device__ inline T* address(const Args& args, int rank, Place place) {
     return args.buffers[rank * BUFFERS + place.buffer] + offset(args, rank, place);
 }
 
-// What a block does of slice `k` of a chunk of `length` elements: where it starts, and how long it is; `share`: its longest.
+// What a block does of slice `k` of a chunk of `length` elements: where it starts, and how long it is; `share`: its
+// longest.
 struct Part {
     long long start, length;
 
@@ -200,7 +202,8 @@ struct Sent {
 // What follows is not put in where it is called, which is in many places of an irregular schedule.
 
 // Waits for a value of a flag, or a later one, and returns what it has then; 0 if it is told to stop.
-__device__ __noinline__ unsigned long long wait_for(const Flag* flag, unsigned long long value, Waiting what, Watch* watch) {
+__device__ __noinline__ unsigned long long wait_for(const Flag* flag, unsigned long long value, Waiting what,
+                                                     Watch* watch) {
     bool told = false;
     Waiting* mine = (Waiting*)(watch + 1) + blockIdx.x;
     unsigned looks = 0;
@@ -221,10 +224,10 @@ __device__ __noinline__ unsigned long long wait_for(const Flag* flag, unsigned l
     return seen;
 }
 
-// Waits until messages [from, upto) of `sent` have been taken; false if it is told to stop. `done`: the flags; `first`: the
-// number of the first message of this launch.
-__device__ __noinline__ bool wait_for_all(const Sent* sent, int from, int upto, const Flag* done, unsigned long long first,
-                                          Watch* watch) {
+// Waits until messages [from, upto) of `sent` have been taken; false if it is told to stop. `done`: the flags; `first`:
+// the number of the first message of this launch.
+__device__ __noinline__ bool wait_for_all(const Sent* sent, int from, int upto, const Flag* done,
+                                          unsigned long long first, Watch* watch) {
     for (int k = from; k < upto; ++k) {
         const Sent send = sent[k % QUEUE];
         if (!wait_for(done + send.tag * RANKS + send.peer, (first + send.message + 1) << 20,
@@ -234,11 +237,11 @@ __device__ __noinline__ bool wait_for_all(const Sent* sent, int from, int upto, 
     return true;
 }
 
-// The block's part of slice `p` of a message comes from `theirs` on `peer`: mine = operand (operation) theirs. False if it
-// cannot be read.
+// The block's part of slice `p` of a message comes from `theirs` on `peer`: mine = operand (operation) theirs. False if
+// it cannot be read.
 template <class Operation>
-__device__ __noinline__ bool receive(const Args& args, int rank, int block, long long share, int p, int peer, Place theirs,
-                                     Place mine, Place operand, long long like) {
+__device__ __noinline__ bool receive(const Args& args, int rank, int block, long long share, int p, int peer,
+                                     Place theirs, Place mine, Place operand, long long like) {
     const int k = p / args.slices;
     theirs.chunk += k;
     mine.chunk += k;
@@ -259,8 +262,8 @@ __device__ __noinline__ bool receive(const Args& args, int rank, int block, long
 
 // The block's part of `count` chunks: into = into (operation) from.
 template <class Operation>
-__device__ __noinline__ void apply(const Args& args, int rank, int block, long long share, Place from, Place into, int count,
-                                   long long like) {
+__device__ __noinline__ void apply(const Args& args, int rank, int block, long long share, Place from, Place into,
+                                   int count, long long like) {
     for (int k = 0; k < count; ++k, ++from.chunk, ++into.chunk) {
         const long long length = args.values.length(like + k);
         T* to = address(args, rank, into);
@@ -279,9 +282,10 @@ __device__ __noinline__ void apply(const Args& args, int rank, int block, long l
 #define METHOD __device__
 #endif
 
-// A block of a lane. All threads call the same functions in the same order; all fields but `epoch`, `seen` and what `sent`
-// points to, which are thread 0's, are the same in all threads. Messages of one source, destination and tag are posted one
-// after the other in the order of their numbers (a fused one as a whole), and taken completely in that order.
+// A block of a lane. All threads call the same functions in the same order; all fields but `epoch`, `seen` and what
+// `sent` points to, which are thread 0's, are the same in all threads. Messages of one source, destination and tag are
+// posted one after the other in the order of their numbers (a fused one as a whole), and taken completely in that
+// order.
 struct Lane {
     const Args& args;
     int rank, program;
@@ -450,7 +454,8 @@ private:
         bool fine = true;
 #ifndef SCHEDLANG_FAULT_NO_WAIT
         if (threadIdx.x == 0)
-            fine = until(own(tag * RANKS + peer), (number(message) << 20) + p + 1, {MESSAGE, peer, tag, message, p, {}});
+            fine = until(own(tag * RANKS + peer), (number(message) << 20) + p + 1,
+                         {MESSAGE, peer, tag, message, p, {}});
 #endif
         meet(fine);
         if (stopped) return;

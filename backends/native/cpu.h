@@ -1,5 +1,5 @@
-// What the words of CUDA mean on a CPU. This file comes before the source of a kernel; lane.h and driver.h are included by
-// that.
+// What the words of CUDA mean on a CPU. This file comes before the source of a kernel; lane.h and driver.h are included
+// by that.
 //
 // A thread of the kernel is a thread of the system or a fiber. Each knows where it is by `here`.
 #pragma once

@@ -64,8 +64,8 @@ static void start_fiber(unsigned low, unsigned high) {
 // Where a thread of the kernel is.
 static Here place(const Args* args, const Mode* mode, int block, int thread, Block* shared, long long deadline) {
     const unsigned long long number = (unsigned long long)block * mode->threads + thread;
-    return {{(unsigned)thread}, {(unsigned)block}, {(unsigned)mode->threads}, shared, mode, &args->watch->stop, deadline,
-            mode->seed * 0x2545f4914f6cdd1dull + number, nullptr};
+    return {{(unsigned)thread}, {(unsigned)block}, {(unsigned)mode->threads}, shared, mode, &args->watch->stop,
+            deadline, mode->seed * 0x2545f4914f6cdd1dull + number, nullptr};
 }
 
 static void run_fibers(const Args* args, int blocks, const Mode* mode, long long deadline) {
@@ -218,7 +218,8 @@ public:
 };
 
 // Runs args->lanes[0..2 * lanes), and comes back when all have ended: 0 if they are done, 1 if they were stopped
-// (args->watch says why), 2 if none could go on (found by fibers), 3 if the system has not got the memory or the threads.
+// (args->watch says why), 2 if none could go on (found by fibers), 3 if the system has not got the memory or the
+// threads.
 extern "C" int schedlang_launch(const Args* args, int lanes, const Mode* mode) {
     const long long deadline = mode->timeout ? now() + mode->timeout : 0;
     const int blocks = lanes * args->blocks;

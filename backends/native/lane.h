@@ -128,8 +128,8 @@ static inline void move(T* into, const T* own, const T* from, long long n) {
     }
 }
 
-// The same where `from` is an address in another process; false, and all stop, if it cannot be read there. Only in blocks
-// of one thread.
+// The same where `from` is an address in another process; false, and all stop, if it cannot be read there. Only in
+// blocks of one thread.
 template <class Operation>
 static bool fetch(T* into, const T* own, const T* from, long long n, long long process, int peer, Watch* watch) {
     constexpr long long MOST = (1 << 16) / sizeof(T);  // what stays in the nearest caches
