@@ -105,8 +105,9 @@ def sizes(layout: Layout, itemsize: int, slice_bytes: int = SLICE_BYTES) -> Size
     most = max(1, int(table.count.max(initial=1)))
     least = -(-longest * most // MOST_SLICES)               # elements, so that no message has too many slices
     each = max(1, slice_bytes // itemsize, least)
-    each = min(each, LIMIT)
-    return Sizes(cuts, values, layout.per_rank, each, max(1, -(-longest // each)))
+    slices = max(1, -(-longest // min(each, LIMIT)))
+    even = max(1, -(-longest // slices))                    # blocks part a slice: a short one would leave some idle
+    return Sizes(cuts, values, layout.per_rank, even, slices)
 
 
 def _cut(layout: Layout, buffer: int, rank: int) -> Cut:

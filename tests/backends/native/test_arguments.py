@@ -53,3 +53,4 @@ def test_slices_cover_the_longest_chunk(elements):
     longest = -(-elements // 4)
     assert found.slice * found.slices >= longest > found.slice * (found.slices - 1)
     assert found.slices * int(table.count.max()) <= MOST_SLICES
+    assert found.slice == max(1, -(-longest // found.slices)), 'all alike, so that all blocks have work in each'
