@@ -14,7 +14,7 @@ import torch
 
 from schedlang.backends.native.arguments import FLAG_BYTES, SLICE_BYTES, Arguments, sizes
 from schedlang.backends.native.launching import Mode, Watch, failure, launch, waiting, watch_words
-from schedlang.backends.native.meeting import NOWHERE, Meeting, Piece, Where, reached, shared_at, unpacked
+from schedlang.backends.native.meeting import NOWHERE, Meeting, Piece, Where, broken, reached, shared_at, unpacked
 from schedlang.backends.native.memory import aligned
 from schedlang.backends.native.program import Program, carrier, program
 from schedlang.backends.native.shares import ended
@@ -143,7 +143,7 @@ class LocalExecutor:
                 self.meeting.follow(0, seconds)
             made = program(self.table, *key)
             lanes = [(int(r), int(number)) for r, number in made.kernel.lanes.tolist() if r == self.rank]
-            self._ready[key] = _Ready(made, Piece(made.flags * FLAG_BYTES),
+            self._ready[key] = _Ready(made, Piece(made.flags * FLAG_BYTES, lasting=True),
                                       Watch(aligned(watch_words(len(lanes), 1), np.dtype(np.int32), zero=True)), lanes)
         return self._ready[key]
 
@@ -217,7 +217,10 @@ class LocalExecutor:
         ready, meeting = plan.ready, self.meeting
         meeting.begin(ready.watch)
         status = launch(ready.program, plan.call[0], ready.watch, MODE, seconds)
-        gone = meeting.gone() if status else None
+        gone = None
+        if status:
+            broken()
+            gone = meeting.gone()
         meeting.end()
         if gone is not None:
             raise ended(gone)

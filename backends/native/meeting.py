@@ -63,10 +63,12 @@ def _patience(timeout: float) -> int:
 
 
 class Piece:
-    """Memory of this process that others can map, at first all 0; it goes when nobody needs :attr:`memory` any more."""
+    """Memory of this process that others can map, at first all 0. When nobody here needs :attr:`memory` any more it is
+    given back, though others still have it mapped: unless it is ``lasting``, or a call has gone wrong, they read it in
+    calls only that this process makes, too."""
 
-    def __init__(self, size: int) -> None:
-        """Raises MemoryError."""
+    def __init__(self, size: int, *, lasting: bool = False) -> None:
+        """``lasting``: it stays as long as others have it mapped. Raises MemoryError."""
         size = max(size, 1)
         require(size)
         self._number = os.memfd_create("schedlang", os.MFD_CLOEXEC)
@@ -76,7 +78,7 @@ class Piece:
         self.size = size
         self.id = _next_id()
         _known.add(self.address, size, self._number, self.id)
-        finalize(self.memory, _known.forget, self.address, self._number)
+        finalize(self.memory, _known.forget, self.address, self._number, lasting).atexit = False
 
 
 _ids = iter(range(1, 1 << 62))
@@ -92,6 +94,7 @@ class _Known:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._pieces: dict[int, tuple[int, int, int]] = {}
+        self.lasting = False                                # whether all of them last, from here on
         self._lock = threading.RLock()                      # finalizers come at any time, in any thread
 
     def add(self, start: int, size: int, number: int, id: int) -> None:
@@ -99,10 +102,12 @@ class _Known:
             bisect.insort(self._starts, start)
             self._pieces[start] = size, number, id
 
-    def forget(self, start: int, number: int) -> None:
+    def forget(self, start: int, number: int, lasting: bool) -> None:
         with self._lock:
             self._starts.remove(start)
             del self._pieces[start]
+        if not (lasting or self.lasting):
+            os.truncate(number, 0)
         os.close(number)
 
     def at(self, address: int, size: int) -> tuple[int, int, int] | None:
@@ -117,6 +122,11 @@ class _Known:
 
 
 _known = _Known()
+
+
+def broken() -> None:
+    """A call of this process has gone wrong: others may still be at it, and read what is here."""
+    _known.lasting = True
 
 
 def shared_at(address: int, size: int) -> tuple[int, int, int] | None:
@@ -162,7 +172,7 @@ class Meeting:
         they are not on one machine, or cannot see each other's memory."""
         self.rank, self.size = rank, size
         self.turn = 0
-        self._mine = Piece(3 * SLOT)                        # what it says, in turn; and which call it has done last
+        self._mine = Piece(3 * SLOT, lasting=True)          # what it says, in turn; and which call it has done last
         place = Where.of(self._mine.address, 3 * SLOT)
         if rank == 0:
             load(_SOURCE.read_text())                       # which the others find, then
@@ -254,6 +264,7 @@ class Meeting:
             raise self._missed(peer, self.turn + 1)
 
     def _missed(self, peer: int, turn: int) -> SchedError:
+        broken()
         if peer in self._ended:
             return ended(peer)
         return SchedError(error(

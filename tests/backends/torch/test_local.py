@@ -103,6 +103,35 @@ def test_shared_tensors():
     assert sched.empty_shared((2, 0)).shape == (2, 0) and sched.empty_shared(torch.Size([2])).dtype == torch.float32
 
 
+def new_ones(turns: int, lasting: bool) -> int:
+    """New tensors at each call: the bytes of memory that is shared, on this rank, in the end. ``lasting``: as if a call
+    had gone wrong before."""
+    def call() -> int:
+        meeting._known.lasting = lasting
+        for turn in range(turns):
+            x = sched.empty_shared(1 << 18)
+            x.fill_(turn)
+            sched.all_reduce(x, schedule=RING)
+            assert x.eq(turn * dist.get_world_size()).all()
+        del x
+        gc.collect()
+        dist.barrier()                      # all have given theirs back
+        meeting._known.lasting = False
+        with open("/proc/self/smaps_rollup") as rollup:
+            return next(int(line.split()[1]) << 10 for line in rollup if line.startswith("Pss_Shmem"))
+
+    return locally(call)
+
+
+def test_memory_is_given_back(world):
+    """A rank that has mapped what another had keeps none of it."""
+    first = world(3).run(new_ones, 5, False)
+    later = world(3).run(new_ones, 40, False)
+    kept = world(3).run(new_ones, 40, True)
+    assert all(after < before + (4 << 20) for before, after in zip(first, later)), (first, later)
+    assert all(after > before + (10 << 20) for before, after in zip(later, kept)), (later, kept)
+
+
 def different(change: str) -> tuple[str, str, float]:
     """Ranks 0 and 2 mean the same, rank 1 something else; then all of them the same again."""
     def call() -> tuple[str, str, float]:
