@@ -86,19 +86,28 @@ static inline bool pause(const Flag* flag, unsigned long long value, unsigned lo
     return true;
 }
 
+#if defined(__clang__)
+#define NO_ALIAS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define NO_ALIAS _Pragma("GCC ivdep")
+#endif
+
 // n elements: own (operation) from. Loops are for vector units; what a loop writes it reads at most at the same index.
 template <class Operation, class V>
 static inline void combine(V* into, const V* own, const V* from, long long n) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    NO_ALIAS
     for (long long i = 0; i < n; ++i) into[i] = Operation::of(own[i], from[i]);
 }
 
+// As floats also where one of the two is only chosen: compilers make no vectors of a choice between structs.
+template <class Operation>
+static inline void combine(Bfloat16* into, const Bfloat16* own, const Bfloat16* from, long long n) {
+    NO_ALIAS
+    for (long long i = 0; i < n; ++i) into[i] = Bfloat16(Operation::of((float)own[i], (float)from[i]));
+}
+
 #ifdef __F16C__
-// What compilers do not make vectors of by themselves.
+// Nor do they convert several halves at once.
 template <class Operation>
 static inline void combine(Half* into, const Half* own, const Half* from, long long n) {
     long long i = 0;
