@@ -14,7 +14,6 @@ from schedlang.backends.cupy.loaded import Function, load
 from schedlang.backends.cupy.machine import Machine, arranged, missing
 from schedlang.backends.cupy.streams import Streams, combining
 from schedlang.backends.cupy.task import Buffers
-from schedlang.backends.native.arguments import SLICE_BYTES, sizes
 from schedlang.backends.native.program import carrier
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import Layout
@@ -87,13 +86,11 @@ class _Kept:
             normal = self.runner.normal.table
             buffers = Buffers(self.where, table, normal, bound, held, self.streams)
             layout = Layout(normal, bound.elements)
-            itemsize, longest = held.numpy.itemsize, layout.part
-            found = sizes(layout, itemsize, self.options.slice_bytes or SLICE_BYTES)
             if isinstance(self.runner, Kernels):
-                self._prepared = self.runner.arguments(found, buffers.addresses, itemsize, longest,
+                self._prepared = self.runner.arguments(layout, buffers.addresses, held.numpy.itemsize,
                                                        self.options.slice_bytes)
             else:
-                self._prepared = self.runner.arguments(found, buffers.addresses, longest)
+                self._prepared = self.runner.arguments(layout, buffers.addresses)
             self._buffers, self._size = buffers, size
         return self._buffers, self._prepared
 

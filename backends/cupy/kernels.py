@@ -14,9 +14,10 @@ import numpy as np
 from schedlang.backends.cuda import Kernel, kernel
 from schedlang.backends.cupy.loaded import Function, load
 from schedlang.backends.cupy.machine import HOST, Machine, Memory, clear, copy, trouble
-from schedlang.backends.native.arguments import FLAG_BYTES, ArgsStruct, Cut, CutStruct, Sizes
+from schedlang.backends.native.arguments import FLAG_BYTES, ArgsStruct, Cut, CutStruct, Sizes, sizes
 from schedlang.backends.native.launching import Stop, Wait, Watch, failure, waiting, watch_words
 from schedlang.diagnostics import SchedError, error
+from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable
 from schedlang.running.dtypes import Dtype
 
@@ -84,16 +85,11 @@ class Kernels:
         for stream in self._streams.values():
             stream.synchronize()
 
-    def arguments(self, sizes: Sizes, addresses: Sequence[Sequence[int]], itemsize: int, longest: int,
+    def arguments(self, layout: Layout, addresses: Sequence[Sequence[int]], itemsize: int,
                   slice_bytes: int | None) -> Launch:
-        """What the kernel is told on each GPU. ``addresses``: of buffers by rank; ``longest``: the elements of the
-        longest chunk."""
-        blocks = self._blocks or max(1, min(self._most, -(-longest * itemsize // SHARE_BYTES)))
-        if slice_bytes is None:
-            sizes = sizes_of(sizes, longest, max(sizes.slice, blocks * SLICE_SHARE_BYTES // itemsize))
-        else:
-            sizes = sizes_of(sizes, longest, sizes.slice)
-        return Launch(self, sizes, addresses, blocks)
+        """What the kernel is told on each GPU. ``layout``: of the normal form; ``addresses``: of buffers by rank."""
+        blocks = self._blocks or max(1, min(self._most, -(-layout.part * itemsize // SHARE_BYTES)))
+        return Launch(self, sizes(layout, itemsize, slice_bytes or blocks * SLICE_SHARE_BYTES), addresses, blocks)
 
     def start(self, prepared: Launch) -> None:
         """Launch it on all GPUs, later than what was launched before. Whoever calls this looks for the end himself."""
@@ -205,12 +201,6 @@ class _Table:
 
 def _struct(cut: Cut, where: Any) -> CutStruct:
     return CutStruct(None if cut.table is None else next(where), cut.block, cut.parts, cut.each, cut.longer)
-
-
-def sizes_of(sizes: Sizes, longest: int, slice_: int) -> Sizes:
-    """The same with slices of ``slice_`` elements or fewer, all about as long, so that blocks have as much to do."""
-    slices = max(1, -(-longest // slice_))
-    return Sizes(sizes.cuts, sizes.values, sizes.per_rank, max(1, -(-longest // slices)), slices)
 
 
 def _require_reach(machine: Machine, table: OpTable) -> None:

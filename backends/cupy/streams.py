@@ -14,8 +14,9 @@ from schedlang.backends.cuda.normal import normal
 from schedlang.backends.cupy.loaded import load
 from schedlang.backends.cupy.machine import HOST, Machine, Memory, copy, trouble
 from schedlang.backends.cupy.order import Item, Kind, Place, order
-from schedlang.backends.native.arguments import Cut, Sizes
+from schedlang.backends.native.arguments import Cut, Sizes, sizes
 from schedlang.diagnostics import SchedError, error
+from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable
 from schedlang.running.dtypes import Dtype
 
@@ -85,9 +86,9 @@ class Streams:
             with Device(self._devices[lane]):
                 self._events.append(Event(disable_timing=True))
 
-    def arguments(self, sizes: Sizes, addresses: Sequence[Sequence[int]], longest: int) -> Launch:
-        """All that streams are given, for buffers at ``addresses`` (by rank). ``longest``: the elements of the longest
-        chunk."""
+    def arguments(self, layout: Layout, addresses: Sequence[Sequence[int]]) -> Launch:
+        """All that streams are given. ``layout``: of the normal form; ``addresses``: of buffers by rank."""
+        found, longest = sizes(layout, self._itemsize), layout.part
         landing = [Memory(device, chunks * longest * self._itemsize)
                    for device, chunks in zip(self._devices, self._given.landing, strict=True)]
         calls: list[Call] = []
@@ -98,29 +99,29 @@ class Streams:
             elif item.kind == Kind.WAIT:
                 calls.append(partial(stream.wait_event, self._events[item.event]))
             else:
-                calls += self._moves(item, sizes, addresses, [memory.address for memory in landing], longest)
+                calls += self._moves(item, found, addresses, [memory.address for memory in landing], longest)
         return Launch(calls, landing)
 
-    def _moves(self, item: Item, sizes: Sizes, addresses: Sequence[Sequence[int]], landing: Sequence[int],
+    def _moves(self, item: Item, parts: Sizes, addresses: Sequence[Sequence[int]], landing: Sequence[int],
                longest: int) -> list[Call]:
         """The calls that move the chunks of an item, those together that stand together everywhere."""
         places = [place for place in (item.into, item.from_, item.own) if place is not None]
         found: list[tuple[list[int], int]] = []             # addresses in the order of places, and bytes
         for k in range(item.count):
-            length = sizes.values.length(item.like + k) * self._itemsize
-            at = [self._address(place, k, sizes, addresses, landing, longest) for place in places]
+            length = parts.values.length(item.like + k) * self._itemsize
+            at = [self._address(place, k, parts, addresses, landing, longest) for place in places]
             if found and [a + found[-1][1] for a in found[-1][0]] == at:
                 found[-1] = found[-1][0], found[-1][1] + length
             elif length:
                 found.append((at, length))
         return [self._move(item, at, length) for at, length in found]
 
-    def _address(self, place: Place, k: int, sizes: Sizes, addresses: Sequence[Sequence[int]], landing: Sequence[int],
+    def _address(self, place: Place, k: int, parts: Sizes, addresses: Sequence[Sequence[int]], landing: Sequence[int],
                  longest: int) -> int:
         buffers = len(self.normal.table.buffers)
         if place.buffer >= buffers:
             return landing[place.buffer - buffers] + k * longest * self._itemsize
-        cut: Cut = sizes.cuts[place.buffer + (place.rank * buffers if sizes.per_rank else 0)]
+        cut: Cut = parts.cuts[place.buffer + (place.rank * buffers if parts.per_rank else 0)]
         return addresses[place.rank][place.buffer] + cut.start(place.chunk + k) * self._itemsize
 
     def _move(self, item: Item, at: Sequence[int], length: int) -> Call:
