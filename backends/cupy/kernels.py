@@ -121,11 +121,10 @@ class Kernels:
         if not stopped:
             raise SchedError(error("SL813", f"the kernel of {self.normal.table.name} does not end, though it was told "
                                             "to", help="end this process; the GPU is free after that"))
-        told: Any = self.program
         waits: list[Wait] = []
         for device, watch in watches.items():
-            waits += waiting(told, self._lanes[device], watch, prepared.blocks)
-        raise failure(told, waits, Stop.TIMEOUT, 1, timeout)
+            waits += waiting(self.program, self._lanes[device], watch, prepared.blocks)
+        raise failure(self.program, waits, Stop.TIMEOUT, 1, timeout)
 
     def _stopped(self) -> bool:
         """Waits for the end of what was told to stop, and sets flags back; False where it does not end, or a GPU has

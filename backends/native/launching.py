@@ -9,9 +9,11 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 import numpy as np
 
+from schedlang.backends.cuda import Kernel
 from schedlang.backends.native.arguments import Arguments, ModeStruct
 from schedlang.backends.native.program import Program
 from schedlang.diagnostics import Diagnostic, Note, SchedError, error
@@ -137,7 +139,17 @@ class Wait:
     row: int
 
 
-def waiting(program: Program, lanes: Sequence[tuple[int, int]], watch: Watch, blocks: int) -> list[Wait]:
+class Launched(Protocol):
+    """What is known of a kernel that lanes execute, here or on GPUs."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+
+    @property
+    def table(self) -> OpTable: ...
+
+
+def waiting(program: Launched, lanes: Sequence[tuple[int, int]], watch: Watch, blocks: int) -> list[Wait]:
     """What the lanes (rank and program) that have stopped waited for, as far as they have said so."""
     table, normal = program.table, program.kernel.normal
     found = []
@@ -156,7 +168,7 @@ def waiting(program: Program, lanes: Sequence[tuple[int, int]], watch: Watch, bl
     return found
 
 
-def failure(program: Program, waits: Sequence[Wait], why: Stop, status: int, timeout: float, *,
+def failure(program: Launched, waits: Sequence[Wait], why: Stop, status: int, timeout: float, *,
             error_number: int = 0, by: int = NONE) -> SchedError:
     """What to raise after :func:`launch` has returned ``status``. ``waits``: of all ranks, as far as known."""
     if status == 3:
