@@ -900,13 +900,15 @@ _RUNNING = (
         under torchrun it uses those that are there, whose number must then be the schedule's; so does the back end
         native, whose ranks must all be on one machine, of one user, and see each other's processes. Over NCCL each rank
         needs a GPU of its own. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say that it is one of several processes,
-        and which: all of them, or it cannot join the others.
+        and which: all of them, or it cannot join the others. With the back end cupy all lanes on a GPU, each with all
+        its blocks, must be there at once, since they wait for each other.
 
             torchrun --nproc-per-node 4 -m schedlang run ring.sched --ranks 8 --backend torch      # 4 are not 8
         """,
         """
         Start as many processes as there are ranks. Where there are fewer GPUs than ranks, `--device cpu` runs them over
-        Gloo. Where a script has set some of the four variables, start it by torchrun, or unset RANK and WORLD_SIZE.
+        Gloo. Where a script has set some of the four variables, start it by torchrun, or unset RANK and WORLD_SIZE. On
+        GPUs take fewer `--blocks`, more `--devices`, or `--mode streams`, where nothing waits on a GPU.
         """),
     _code(
         "SL812", "ranks-disagree", UNUSABLE, "The ranks do not make the same call.",
@@ -926,6 +928,7 @@ _RUNNING = (
         A message did not come, or was not taken, within the timeout; or the connection broke. Ranks that wait long say
         in the store for whom, so each that gives up can tell who is at the end of the chain: that rank has died, is
         stopped, hangs elsewhere, or has not made the call. A schedule that is proved right does not wait in a circle.
+        Of kernels, here and on GPUs, the lanes say it, and all of them are ended.
         """,
         """
         Look at the log of the rank at the end, not at those that wait. Where it is only slow, give a longer timeout.
