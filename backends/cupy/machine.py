@@ -23,7 +23,7 @@ HOST = -1
 
 _NO_DRIVER = ("cudaErrorInsufficientDriver", "cudaErrorStubLibrary", "cudaErrorSystemDriverMismatch")
 _PEER_ACCESS_IS_ON = "cudaErrorPeerAccessAlreadyEnabled"
-_NO_MEMORY = "cudaErrorMemoryAllocation"
+_NO_MEMORY = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")
 
 
 def missing() -> str | None:
@@ -55,7 +55,7 @@ def _name(cause: Exception) -> str:
 
 def trouble(cause: Exception, doing: str) -> SchedError:
     """What to raise where CUDA refuses something."""
-    if _name(cause) == _NO_MEMORY:
+    if _name(cause) in _NO_MEMORY:
         return SchedError(error("SL802", f"the GPUs' memory does not hold what this run needs ({doing})",
                                 help="take fewer elements, or more GPUs: --devices"))
     return SchedError(error("SL813", f"a GPU gave up {doing}: {str(cause).strip()}",
