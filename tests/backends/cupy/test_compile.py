@@ -13,12 +13,12 @@ import pytest
 
 from schedlang.backends.cuda import kernel
 from schedlang.backends.cuda.head import copied
-from schedlang.backends.cupy import compiler, streams
+from schedlang.backends.cupy import CupyBackend, compiler, streams
 from schedlang.backends.cupy.loaded import THREADS
 from schedlang.diagnostics import SchedError
 from schedlang.running.dtypes import DTYPES, named
 from tests.backends.native.test_native import case_of, defined
-from tests.backends.torch.shipped import SCHEDULES, shipped
+from tests.backends.torch.shipped import EXAMPLES, SCHEDULES, shipped
 
 ARCHITECTURES = (75, 80, 90, 100)
 QUICK = ("allreduce/ring.sched::ring", "allreduce/two_tier.sched::two_tier",
@@ -167,3 +167,12 @@ def test_what_real_nvrtc_makes_for_gpus_that_it_does_not_know(tmp_path, monkeypa
     assert compiler.compiled(source, 90).image[:4] == b"\x7fELF"
     with pytest.raises(SchedError, match="does not know this GPU, which is sm_20"):
         compiler.compiled(source, 20)
+
+
+@needs_nvrtc
+def test_without_a_gpu_one_sentence_says_so(call):
+    if CupyBackend().available() is None:
+        pytest.skip("there is a GPU")
+    status, out, err = call("run", str(EXAMPLES / "allreduce" / "ring.sched"), "--ranks", "4", "--backend", "cupy")
+    assert status == 2 and not out and err.count("\n") == 2
+    assert err.startswith("error[SL804] no-backend: the back end cupy cannot run here: there is no ")
