@@ -14,6 +14,13 @@ def available() -> int | None:
     return min(rooms, default=None)
 
 
+def require(size: int) -> None:
+    """Raises MemoryError where there are fewer bytes left: the system would give them, and end the process later."""
+    left = available()
+    if left is not None and size > left:
+        raise MemoryError
+
+
 def gigabytes(size: int) -> str:
     """A number of bytes for people: ``12.3 GB``."""
     return f"{size / 1e9:,.1f} GB"

@@ -4,6 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more of the machine than of the program.
+settings.register_profile("schedlang", deadline=None)
+settings.load_profile("schedlang")
 
 ROOT = Path(__file__).parent.parent
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schedlang.backends.native.arguments import ArgsStruct, ModeStruct
+from schedlang.backends.cuda.arguments import ArgsStruct, ModeStruct
 from schedlang.backends.native.compiler import load
 
 COMBINE = """

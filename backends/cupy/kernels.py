@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from schedlang.backends.cuda import Kernel, kernel
+from schedlang.backends.cuda.arguments import FLAG_BYTES, ArgsStruct, Cut, CutStruct, Sizes, sizes
 from schedlang.backends.cupy.loaded import Function, load
 from schedlang.backends.cupy.machine import HOST, Machine, Memory, clear, copy, trouble
-from schedlang.backends.native.arguments import FLAG_BYTES, ArgsStruct, Cut, CutStruct, Sizes, sizes
 from schedlang.backends.native.launching import Stop, Wait, Watch, failure, waiting, watch_words
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import Layout

@@ -9,12 +9,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from schedlang.backends.cuda.arguments import Cut, Sizes, sizes
 from schedlang.backends.cuda.head import OPERATORS, TYPES, copied
 from schedlang.backends.cuda.normal import normal
 from schedlang.backends.cupy.loaded import load
 from schedlang.backends.cupy.machine import HOST, Machine, Memory, copy, trouble
 from schedlang.backends.cupy.order import Item, Kind, Place, order
-from schedlang.backends.native.arguments import Cut, Sizes, sizes
 from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import OpTable

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import ref
 
 from schedlang.backend import Place, Progress
-from schedlang.backends.native.arguments import SLICE_BYTES
+from schedlang.backends.cuda.arguments import SLICE_BYTES
 from schedlang.backends.native.compiler import find
 from schedlang.backends.native.launching import LONGEST, Mode, failure, launch, waiting
 from schedlang.backends.native.memory import Own

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from schedlang.backends.cuda.arguments import Sizes, sizes
 from schedlang.backends.cuda.traffic import touched
-from schedlang.backends.native.arguments import Sizes, sizes
 from schedlang.backends.native.launching import Mode, failure, launch, waiting
 from schedlang.backends.native.memory import Own, aligned
 from schedlang.backends.native.program import carrier, program

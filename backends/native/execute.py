@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from schedlang.backends.native.arguments import FLAG_BYTES, SLICE_BYTES, Arguments, sizes
+from schedlang.backends.cuda.arguments import FLAG_BYTES, SLICE_BYTES, Arguments, sizes
 from schedlang.backends.native.launching import Mode, Watch, failure, launch, waiting, watch_words
 from schedlang.backends.native.meeting import NOWHERE, Meeting, Piece, Where, broken, reached, shared_at, unpacked
 from schedlang.backends.native.memory import aligned

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from schedlang.backends.cuda import Kernel
-from schedlang.backends.native.arguments import Arguments, ModeStruct
+from schedlang.backends.cuda.arguments import Arguments, ModeStruct
 from schedlang.backends.native.program import Program
 from schedlang.diagnostics import Diagnostic, Note, SchedError, error
 from schedlang.ir.origin import at_row, came_from

@@ -26,9 +26,9 @@ import numpy as np
 
 from schedlang.backends.native.compiler import load
 from schedlang.backends.native.launching import LONGEST, Watch
-from schedlang.backends.native.memory import require
 from schedlang.backends.native.shares import ended
 from schedlang.diagnostics import SchedError, error
+from schedlang.memory import require
 
 SLOT = 4096
 """Bytes for what a rank says of a call, and ``Slot`` of meet.cpp before it."""

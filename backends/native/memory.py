@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from schedlang import memory
-from schedlang.backends.native.arguments import FLAG_BYTES
+from schedlang.backends.cuda.arguments import FLAG_BYTES
 from schedlang.backends.native.launching import Watch, watch_words
 from schedlang.backends.native.program import Program
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array
+from schedlang.memory import require
 
 ALIGNED = 64
 """Bytes: of a cache line, and of the widest vector."""
@@ -24,13 +24,6 @@ def aligned(length: int, dtype: np.dtype[Any], *, zero: bool = False) -> Array:
     start = -raw.ctypes.data % ALIGNED
     found: Array = raw[start : start + length * dtype.itemsize].view(dtype)
     return found
-
-
-def require(size: int) -> None:
-    """Raises MemoryError where there are fewer bytes left: the system would give them, and end the process later."""
-    left = memory.available()
-    if left is not None and size > left:
-        raise MemoryError
 
 
 class Own:

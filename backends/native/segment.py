@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.backends.native.memory import require
 from schedlang.ir.table import Array
+from schedlang.memory import require
 
 PAGE = 4096
 """Regions begin at multiples of that: each has the pages of its own."""

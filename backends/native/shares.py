@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.backends.native.arguments import FLAG_BYTES, Arguments, sizes
+from schedlang.backends.cuda.arguments import FLAG_BYTES, Arguments, sizes
 from schedlang.backends.native.launching import Mode, Wait, Watch, failure, launch, waiting, watch_words
 from schedlang.backends.native.program import Program
 from schedlang.backends.native.segment import Segment

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.backends.native.arguments import Arguments, sizes
-from schedlang.backends.native.memory import Own, aligned, require
+from schedlang.backends.cuda.arguments import Arguments, sizes
+from schedlang.backends.native.memory import Own, aligned
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
+from schedlang.memory import require
 from schedlang.ops import REDUCE_OPS
 from schedlang.running.average import rounded
 from schedlang.running.binding import Bound, ends, starts

@@ -16,8 +16,9 @@ from schedlang.diagnostics import SchedError, error
 from schedlang.files import write_file
 from schedlang.ir.layout import Layout
 from schedlang.ir.table import Array, OpTable
+from schedlang.memory import require
 from schedlang.ops import COLLECTIVES
-from schedlang.running.binding import starts
+from schedlang.running.binding import index_of, starts
 from schedlang.running.dtypes import Dtype
 
 DEFAULT_ELEMENTS = 1 << 18
@@ -84,18 +85,25 @@ def random_inputs(table: OpTable, layout: Layout, dtype: Dtype, op: str | None, 
     """Inputs as a back end takes them; the same for the same seed, and for each rank others. ``only``: those of one
     rank, and nothing for the others.
 
-    Floats lie between -1 and 1 (for a product, near 1 in size); integers take all values there are.
+    Floats lie between -1 and 1 (for a product, near 1 in size); integers take all values there are. Raises MemoryError
+    where there is less memory than they take.
     """
+    require(sum(_elements(table, layout, name, rank, chunks) for rank, here in enumerate(starts(table))
+                for name, chunks in here.items() if only in (None, rank)) * dtype.numpy.itemsize)
     inputs: list[dict[str, Array]] = []
     for rank, here in enumerate(starts(table)):
         generator = np.random.default_rng([seed, rank])
         given = {}
         for name, chunks in here.items() if only in (None, rank) else ():
-            index = next(i for i, b in enumerate(table.buffers) if b.name == name)
-            bounds = layout.starts(index, rank)
-            given[name] = _random(generator, int(bounds[chunks.stop] - bounds[chunks.start]), dtype, op, table.ranks)
+            given[name] = _random(generator, _elements(table, layout, name, rank, chunks), dtype, op, table.ranks)
         inputs.append(given)
     return inputs
+
+
+def _elements(table: OpTable, layout: Layout, name: str, rank: int, chunks: range) -> int:
+    """How many elements some chunks of a buffer have on a rank."""
+    bounds = layout.starts(index_of(table, name), rank)
+    return int(bounds[chunks.stop] - bounds[chunks.start])
 
 
 def _random(generator: np.random.Generator, length: int, dtype: Dtype, op: str | None, ranks: int) -> Array:

@@ -400,3 +400,11 @@ def test_a_barrier_has_no_size(tmp_path, capsys):
         assert main(["run", str(path), "--check", *options]) == 0
     for options in (["--size", "4"], ["--elements", "1"]):
         assert main(["run", str(path), *options]) == 2 and "a barrier moves no elements" in capsys.readouterr().err
+
+
+def test_inputs_that_do_not_fit_into_memory_are_not_made(call, monkeypatch):
+    monkeypatch.setattr("schedlang.memory.available", lambda: 1000)
+    ring = "schedlang:allreduce/ring.sched"
+    status, _, err = call("run", ring, "--ranks", "4", "--elements", "64")
+    assert status == 2 and "SL802" in err and "do not fit into memory" in err
+    assert call("run", ring, "--ranks", "4", "--elements", "60")[0] == 0

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 import schedlang
+from schedlang.backends.cuda.arguments import sizes
 from schedlang.backends.cupy import CupyBackend, Options
 from schedlang.backends.cupy.loaded import load
 from schedlang.backends.cupy.machine import Memory
 from schedlang.backends.cupy.order import Kind, order
-from schedlang.backends.native.arguments import sizes
 from schedlang.ir.layout import Layout
 from schedlang.running.binding import Bound, starts
 from schedlang.running.dtypes import named

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from schedlang.backends.native.arguments import ArgsStruct, Arguments, Cut, ModeStruct, Sizes
+from schedlang.backends.cuda.arguments import ArgsStruct, Arguments, Cut, ModeStruct, Sizes
 from schedlang.backends.native.compiler import load
 
 CUDA = Path(__file__).parents[3] / "backends" / "cuda"
