@@ -92,7 +92,7 @@ def kernel(table: OpTable, *, dtype: Dtype, op: str | None = None, faults: Seque
     head = Head(table, found, names, dtype, op, events, streams.count("lane."), tuple(faults))
     beginning = head.beginning(streams)
     parts = [head.opening(), copied("types.cuh"), head.configuration(), copied("lane.cuh"), beginning, tables,
-             *functions, head.kernel(programs)]
+             *functions, head.ending(), head.kernel(programs)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     where = [(r, k) for k, s in enumerate(programs) for p in by_stream[s] for r in p.ranks.tolist()]
     cells = 2 * found.tags * table.ranks + events + max(1, len(programs))      # as FLAGS in lane.cuh

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schedlang.diagnostics import SchedError, error
 from schedlang.ir.layout import LIMIT, Layout
 from schedlang.ir.table import Array, OpTable
 from schedlang.ops import COLLECTIVES
@@ -96,14 +97,18 @@ class Sizes:
 
 
 def sizes(layout: Layout, itemsize: int, slice_bytes: int = SLICE_BYTES) -> Sizes:
-    """Of the table of a normal form, for a layout of it."""
+    """Of the table of a normal form, for a layout of it. Raises SchedError (SL802) where a row moves more chunks than
+    flags can count slices."""
     table = layout.table
     ranks = range(table.ranks) if layout.per_rank else range(1)
     cuts = tuple(_cut(layout, b, rank) for rank in ranks for b in range(len(table.buffers)))
     values = _values(layout)
     longest = layout.part
     most = max(1, int(table.count.max(initial=1)))
-    least = -(-longest * most // MOST_SLICES)               # elements, so that no message has too many slices
+    if most > MOST_SLICES:
+        raise SchedError(error("SL802", f"{table.name} moves {most:,} chunks at once, and a kernel at most "
+                                        f"{MOST_SLICES:,}", help="move fewer chunks in a line, or have fewer of them"))
+    least = -(-longest // (MOST_SLICES // most))        # elements, so that no message has too many slices
     each = max(1, slice_bytes // itemsize, least)
     slices = max(1, -(-longest // min(each, LIMIT)))
     even = max(1, -(-longest // slices))                    # blocks part a slice: a short one would leave some idle

@@ -29,6 +29,15 @@ true try typedef typeid typename union unsigned using virtual void volatile wcha
 KEYWORDS = frozenset(_WORDS.split())
 """The words that C++ has for itself."""
 
+_MACROS = frozenset(["assert", "errno", "i386", "linux", "stderr", "stdin", "stdout", "unix"])
+"""Macros of systems and compilers, which no namespace hides. All others are in capitals."""
+
+
+def reserved(name: str) -> bool:
+    """Whether a name means something else in all files."""
+    return name in KEYWORDS or name in _MACROS
+
+
 NAMED = {"their_chunk": "chunk", "from_chunk": "chunk", "like": "chunk", "flag": "event", "rounds": "count"}
 """What numbers are called that are of several kinds."""
 _ARGUMENT = r"(?:(?<=\w\()|(?<=\{)|(?<=, ))%s(?=[,)}])"
@@ -57,10 +66,15 @@ class Names:
         """Names that are none of those ``taken``. Names in functions may hide them: those of numbers are none that a
         function needs otherwise."""
         taken = taken | {"lane", "rank", PIECE, *VARIABLES, "mod", "div"}
-        buffers = {b: identifier(buffer.name, "buffer", taken, KEYWORDS.__contains__)
+        buffers = {b: identifier(_spelled(buffer.name), "buffer", taken, reserved)
                    for b, buffer in enumerate(table.buffers)}
-        return cls(buffers, {s: identifier(f"stream_{table.streams[s]}", "stream", taken, KEYWORDS.__contains__)
+        return cls(buffers, {s: identifier(f"stream_{table.streams[s]}", "stream", taken, reserved)
                              for s in streams})
+
+
+def _spelled(name: str) -> str:
+    """A name as no macro is spelled."""
+    return name.lower() if len(name) > 1 and name == name.upper() else name
 
 
 @dataclass(frozen=True)

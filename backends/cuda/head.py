@@ -27,6 +27,10 @@ TYPES = {
 OPERATORS = {"sum": "Sum", "avg": "Sum", "prod": "Prod", "min": "Min", "max": "Max", "band": "Band", "bor": "Bor",
              "bxor": "Bxor"}
 
+SPACE = "schedule"
+"""The namespace of what is different from file to file. Headers of systems and compilers declare names of their own for
+the whole file, and nobody knows them all."""
+
 ARITHMETIC = {
     "mod": ("(a % n + n) % n", "The remainder, from 0 to n - 1, for any a"),
     "div": ("a < 0 ? -1 - (-1 - a) / n : a / n", "The quotient, rounded down, for any a"),
@@ -100,7 +104,8 @@ class Head:
 
     def beginning(self, streams: str) -> list[str]:
         """Where the schedule begins: the names of buffers, and what the text of the streams needs."""
-        lines = ["// " + "-" * 116, "// The schedule.", ""]
+        lines = ["// " + "-" * 116, "// The schedule.", "",
+                 f"namespace {SPACE} {{  // so that buffers may be called as functions of systems: time, exp", ""]
         code = re.sub("//.*", "", streams)                  # compilers warn of names that nothing uses
         lines += [f"constexpr int {name} = {b};" for b, name in self.names.buffers.items()
                   if re.search(rf"\b{name}\b", code)]
@@ -108,6 +113,10 @@ class Head:
             if re.search(rf"\b{name}\(", streams):
                 lines += ["", f"// {meaning}", f"__device__ constexpr int {name}(int a, int n) {{ return {text}; }}"]
         return lines
+
+    def ending(self) -> list[str]:
+        """What ends the streams."""
+        return [f"}}  // namespace {SPACE}"]
 
     def kernel(self, programs: Sequence[int]) -> list[str]:
         """The kernel: each block finds its lane."""
@@ -119,7 +128,7 @@ class Head:
         yield f"{INDENT}Lane lane(args);"
         yield f"{INDENT}switch (lane.program) {{"
         for k, stream in enumerate(programs):
-            yield f"{INDENT * 2}case {k}: {self.names.streams[stream]}(lane); break;"
+            yield f"{INDENT * 2}case {k}: {SPACE}::{self.names.streams[stream]}(lane); break;"
         yield f"{INDENT}}}"
         yield f"{INDENT}lane.finish();"
         yield "}"

@@ -70,9 +70,12 @@ def _found(wanted: str, path: str) -> Compiler:
     for command in (named,) if named else tuple((name,) for name in KNOWN):
         if shutil.which(command[0], path=path) is None:
             continue
-        asked = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace", check=False,
-                               stdin=subprocess.DEVNULL)
-        if asked.returncode == 0:
+        try:
+            asked = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace",
+                                   check=False, stdin=subprocess.DEVNULL)
+        except OSError:                                     # no program of this system
+            continue
+        if asked.returncode == 0 and asked.stdout.strip():
             return Compiler(command, asked.stdout)
     what = f"{named[0]}, which CXX names, is not there or does not run" if named else "there is no g++ or clang++"
     raise SchedError(error("SL804", f"the back end native cannot run here: {what}",

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from schedlang.backends.cuda.arguments import MOST_SLICES, sizes
+from schedlang.diagnostics import SchedError
+from schedlang.ir.build import table_from_rows
 from schedlang.ir.layout import Layout
-from schedlang.ir.table import Buffer
+from schedlang.ir.table import Buffer, Collective
 from schedlang.ops import COLLECTIVES
 from tests import strategies, tables
 from tests.backends.worlds import some_layout
@@ -54,3 +56,23 @@ def test_slices_cover_the_longest_chunk(elements):
     assert found.slice * found.slices >= longest > found.slice * (found.slices - 1)
     assert found.slices * int(table.count.max()) <= MOST_SLICES
     assert found.slice == max(1, -(-longest // found.slices)), 'all alike, so that all blocks have work in each'
+
+
+def _message(chunks):
+    rows = [{"op": op, "rank": rank, "peer": 1 - rank, "stream": "main", "step": 0, "buffer": "data", "chunk": 0,
+             "count": chunks} for rank, op in enumerate(("send", "recv"))]
+    return table_from_rows(rows, ranks=2, collective=Collective("broadcast"), chunks=chunks, name="long",
+                           buffers=(Buffer("data", chunks, role="data"),))
+
+
+@pytest.mark.parametrize("chunks,each", [(7, 599_185), (11, 1_000_003), (1 << 19, 5), (MOST_SLICES, 1)])
+def test_no_message_has_more_slices_than_flags_can_count(chunks, each):
+    """Also where the chunks of a message do not divide the most."""
+    found = sizes(Layout(_message(chunks), chunks * each), 1, 1)
+    assert found.slices * chunks <= MOST_SLICES and found.slice * found.slices >= each
+
+
+def test_more_chunks_than_flags_can_count_are_refused():
+    with pytest.raises(SchedError, match="1,048,575 chunks at once") as caught:
+        sizes(Layout(_message(MOST_SLICES + 1), MOST_SLICES + 1), 1)
+    assert caught.value.diagnostics[0].code == "SL802"

@@ -18,7 +18,8 @@ from schedlang.backends.cuda.body import KEYWORDS
 from schedlang.backends.cuda.formulas import Tables
 from schedlang.backends.cuda.head import copied, names_of
 from schedlang.diagnostics import SchedError
-from schedlang.ir.table import NONE
+from schedlang.ir.build import table_from_rows
+from schedlang.ir.table import NONE, Buffer, Collective
 from schedlang.ops import Op
 from schedlang.running.dtypes import DTYPES, named
 from schedlang.verify import verify
@@ -116,6 +117,26 @@ def test_names_are_none_that_mean_something(word, tmp_path):
     names = [a or b for a, b in made]
     assert len(set(names)) == len(names) == 3 and not set(names) & {*KEYWORDS, "Lane", "T", "lane", "rank", "p", "i"}
     assert said([found]) == [wanted(found)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", ['#include "cpu.h"\n', "#include <cmath>\n#include <cstdio>\n"])
+def test_buffers_may_be_called_as_what_systems_declare(text, tmp_path):
+    """Functions, variables and macros of C libraries, and what the header of the native back end calls its own."""
+    words = ["index", "time", "read", "write", "exp", "y1", "abs", "wait", "signal", "clock", "environ", "stdin",
+             "errno", "linux", "EOF", "NULL", "SEEK_SET", "now", "here", "Block", "Pool", "combine",
+             "schedule", "Schedule"]
+    rows = [{"op": "copy", "rank": 0, "stream": word, "step": 0, "buffer": word, "chunk": 0, "from_buffer": "input",
+             "from_chunk": 0} for word in words]
+    buffers = (Buffer("input", 1, role="input"), *(Buffer(word, 1) for word in words))
+    found = table_from_rows(rows, ranks=1, collective=Collective("custom"), buffers=buffers, chunks=1, name="named")
+    made = kernel(found, dtype=named("float32")).text
+    path = tmp_path / "named.cpp"
+    if "cpu.h" not in text:
+        made = (HERE / "recorder.h").read_text("utf-8") + schedule_part(made)
+    path.write_text(text + made, "utf-8")
+    subprocess.run(["g++", "-std=gnu++17", "-fsyntax-only", "-I", str(ROOT / "backends" / "native"), str(path)],
+                   check=True)
 
 
 # What a file says, compared with the normal form

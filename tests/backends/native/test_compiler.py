@@ -118,6 +118,19 @@ def test_a_compiler_that_is_none(wanted, told, monkeypatch):
     assert finding.code == "SL804" and told in finding.message
 
 
+@pytest.mark.parametrize("text", ["no program", "#!/bin/sh\nexit 0\n"])
+def test_a_file_that_is_no_compiler(text, monkeypatch, tmp_path):
+    """Of another system, or one that says nothing of itself."""
+    path = tmp_path / "c++"
+    path.write_text(text)
+    path.chmod(0o755)
+    monkeypatch.setenv("CXX", str(path))
+    with pytest.raises(SchedError) as caught:
+        compiler.find()
+    (finding,) = caught.value.diagnostics
+    assert finding.code == "SL804" and f"{path}, which CXX names, is not there or does not run" in finding.message
+
+
 def test_no_compiler(monkeypatch, tmp_path):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
